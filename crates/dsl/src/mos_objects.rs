@@ -60,11 +60,9 @@ impl Syncing<'_> {
     }
 
     /// A new deadlist with these keys and no blocks (`dsl_deadlist_alloc`).
-    pub(crate) fn deadlist_create(&self, keys: impl IntoIterator<Item = u64>) -> Result<u64> {
+    pub(crate) fn deadlist_create(&self, keys: &[u64]) -> Result<u64> {
         let list = self.mos().create_deadlist(self.tx)?;
-        for key in keys {
-            list.add_key(self.mos(), self.tx, key)?;
-        }
+        list.add_keys(self.mos(), self.tx, keys)?;
         Ok(list.object.0)
     }
 

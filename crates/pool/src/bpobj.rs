@@ -3,7 +3,7 @@
 use crate::{Error, Mos, Result};
 use ondisk::bpobj::{BPOBJ_ENTRY_SIZE, BpobjPhys, DeadlistPhys};
 use ondisk::bytes::le64;
-use ondisk::{Blkptr, Corrupt, DmuType, ObjNum};
+use ondisk::{Blkptr, Corrupt, DmuType, ObjNum, mos};
 use std::collections::{BTreeMap, BTreeSet};
 
 mod write;
@@ -191,8 +191,13 @@ impl Deadlist {
             })?;
             return Ok(out);
         }
-        for (_, list) in self.lists(mos)?.range(mintxg..maxtxg) {
-            let p = mos.bpobj(*list)?;
+        if (mintxg, maxtxg) == (0, u64::MAX) {
+            return Ok(self.total);
+        }
+        let empty = mos.dir(mos::EMPTY_BPOBJ)?;
+        let lists = self.lists(mos)?;
+        for list in lists.range(mintxg..maxtxg).map(|(_, list)| *list).filter(|list| Some(*list) != empty) {
+            let p = mos.bpobj(list)?;
             out.add(Space { used: p.bytes, comp: p.comp, uncomp: p.uncomp });
         }
         Ok(out)

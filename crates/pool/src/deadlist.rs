@@ -15,12 +15,12 @@
 
 use crate::bpobj::{Deadlist, Dsize, Space, space_of};
 use crate::{Error, Mos, Result};
-use dmu::zap::{Normalization, Zap};
+use dmu::zap::{Normalization, Value, Zap};
 use dmu::{NewObject, Tx};
 use ondisk::bpobj::DeadlistPhys;
 use ondisk::version::SPA_VERSION_DEADLISTS;
 use ondisk::zap::ZapFlags;
-use ondisk::{Blkptr, Corrupt, DmuType, ObjNum};
+use ondisk::{Blkptr, Corrupt, DmuType, ObjNum, mos};
 use std::collections::BTreeMap;
 
 /// The name of a key in the ZAP.
@@ -96,16 +96,19 @@ impl Deadlist {
         self.store(mos, tx)
     }
 
-    /// Adds the key of a snapshot that is newer than all others (`dsl_deadlist_add_key`).
+    /// Adds the keys of snapshots that are newer than all others (`dsl_deadlist_add_key`).
     ///
     /// # Errors
     /// The errors of [counting features](Error#counting-features).
-    pub fn add_key(&self, mos: &Mos, tx: &Tx, mintxg: u64) -> Result<()> {
+    pub fn add_keys(&self, mos: &Mos, tx: &Tx, keys: &[u64]) -> Result<()> {
         if self.old {
             return Ok(());
         }
-        let empty = mos.create_empty_bpobj(tx)?;
-        mos.set_word(tx, self.object, &name(mintxg), empty.0)
+        let zap = Zap::open(&mos.objset().dnode(self.object)?)?;
+        for (key, empty) in keys.iter().zip(mos.create_empty_bpobjs(tx, keys.len())?) {
+            zap.update(tx, name(*key).as_bytes(), &Value::from(empty.0))?;
+        }
+        Ok(())
     }
 
     /// Moves a whole list into the sub-list of a key.
@@ -149,7 +152,7 @@ impl Deadlist {
         } else {
             self.lists(mos)?.range(..maxtxg).map(|(k, _)| *k).collect()
         };
-        own.into_iter().try_for_each(|key| out.add_key(mos, tx, key))?;
+        out.add_keys(mos, tx, &own)?;
         Ok(out)
     }
 
@@ -223,7 +226,13 @@ impl Deadlist {
         if self.old {
             return mos.destroy_bpobj(tx, self.object);
         }
-        self.lists(mos)?.into_values().try_for_each(|list| mos.destroy_bpobj(tx, list))?;
+        let empty = mos.dir(mos::EMPTY_BPOBJ)?;
+        let (shared, own): (Vec<_>, Vec<_>) =
+            self.lists(mos)?.into_values().partition(|list| Some(*list) == empty);
+        own.into_iter().try_for_each(|list| mos.destroy_bpobj(tx, list))?;
+        if !shared.is_empty() {
+            mos.release_empty_bpobj(tx, shared.len() as u64)?;
+        }
         Ok(mos.objset().free_object(tx, self.object)?)
     }
 }

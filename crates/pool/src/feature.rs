@@ -85,7 +85,15 @@ impl Mos {
     /// # Errors
     /// The errors of [counting features](Error#counting-features).
     pub fn feature_incr(&self, tx: &Tx, feature: &Feature) -> Result<u64> {
-        let count = self.feature_refcount(feature)?.and_then(|n| n.checked_add(1));
+        self.feature_add(tx, feature, 1)
+    }
+
+    /// Adds users of a feature. Returns the new number of users.
+    ///
+    /// # Errors
+    /// The errors of [counting features](Error#counting-features).
+    pub(crate) fn feature_add(&self, tx: &Tx, feature: &Feature, users: u64) -> Result<u64> {
+        let count = self.feature_refcount(feature)?.and_then(|n| n.checked_add(users));
         self.feature_sync(tx, feature, count.ok_or(Error::Feature { guid: feature.guid })?)
     }
 
@@ -94,7 +102,15 @@ impl Mos {
     /// # Errors
     /// The errors of [counting features](Error#counting-features).
     pub fn feature_decr(&self, tx: &Tx, feature: &Feature) -> Result<u64> {
-        let count = self.feature_refcount(feature)?.and_then(|n| n.checked_sub(1));
+        self.feature_sub(tx, feature, 1)
+    }
+
+    /// Removes users of a feature. Returns the new number of users.
+    ///
+    /// # Errors
+    /// The errors of [counting features](Error#counting-features).
+    pub(crate) fn feature_sub(&self, tx: &Tx, feature: &Feature, users: u64) -> Result<u64> {
+        let count = self.feature_refcount(feature)?.and_then(|n| n.checked_sub(users));
         self.feature_sync(tx, feature, count.ok_or(Error::Feature { guid: feature.guid })?)
     }
 

@@ -186,7 +186,7 @@ impl Syncing<'_> {
         phys.creation_time = self.env.now;
         phys.creation_txg = if self.txg() == TXG_INITIAL { Txg(1) } else { self.tx.txg() };
         match origin {
-            None => phys.deadlist_obj = self.deadlist_create([])?,
+            None => phys.deadlist_obj = self.deadlist_create(&[])?,
             Some(origin) => self.clone_from(object, dir, origin, &mut phys)?,
         }
         phys.flags |= accurate(self.version());
@@ -213,7 +213,7 @@ impl Syncing<'_> {
         let origin_head = self.dir(from.dir_obj)?.head_dataset_obj;
         let deadlist = self.ds(origin_head)?.deadlist_obj;
         let keys = self.deadlist_keys(deadlist, from.creation_txg.0, origin)?;
-        phys.deadlist_obj = self.deadlist_create(keys)?;
+        phys.deadlist_obj = self.deadlist_create(&keys)?;
         self.ds_mut(origin)?.num_children += 1;
         if self.version() >= SPA_VERSION_ORIGIN {
             self.note_next_clone(origin, object)?;

@@ -283,7 +283,7 @@ impl Syncing<'_> {
             None => {
                 let p = self.ds(next)?;
                 let keys = self.deadlist_keys(p.deadlist_obj, u64::MAX, p.prev_snap_obj)?;
-                let list = self.deadlist_create(keys)?;
+                let list = self.deadlist_create(&keys)?;
                 self.zapify(next, DmuType::DSL_DATASET)?;
                 self.zap(next)?.add(self.tx, mos::DS_REMAP_DEADLIST.as_bytes(), &words(&[list]))?;
                 self.feature_count(OBSOLETE_COUNTS, 1)?;

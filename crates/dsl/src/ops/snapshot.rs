@@ -184,7 +184,7 @@ impl Syncing<'_> {
         let mut keys = self.deadlist_keys(ds.deadlist_obj, u64::MAX, ds.prev_snap_obj)?;
         keys.push(ds.prev_snap_txg);
         keys.extend(self.bookmark_keys(head)?);
-        let deadlist = self.deadlist_create(keys)?;
+        let deadlist = self.deadlist_create(&keys)?;
         self.move_remap_deadlist(head, snap)?;
         self.new_ivset(ds.dir_obj, snap)?;
         let accurate = super::create::accurate(self.version());

@@ -53,6 +53,11 @@ impl FreeSpace {
         self.by_size.last().map_or(0, |(size, _)| *size)
     }
 
+    /// The number of free ranges.
+    pub(super) fn len(&self) -> usize {
+        self.ranges.len()
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.ranges.iter().map(|(s, e)| (*s, *e))
     }

@@ -227,6 +227,14 @@ impl LiveMetaslab {
         Changes { place, unflushed, allocs, frees, histogram }
     }
 
+    /// The largest number of ranges that [`LiveMetaslab::allocated_before`] can return. `None` if
+    /// the metaslab is not loaded.
+    pub(super) fn most_segments_before(&self, changes: &Changes) -> Option<usize> {
+        let unsynced = self.allocating.iter().chain(&self.defer).chain([&changes.allocs]);
+        let more: usize = unsynced.map(RangeSet::len).sum();
+        Some(self.free.as_ref()?.len() + more + 1)
+    }
+
     /// The ranges that a rewritten map should list before the given changes. `None` if the metaslab
     /// is not loaded.
     ///

@@ -24,8 +24,6 @@ struct Target {
     start: u64,
     size: u64,
     shift: u8,
-    /// What the map should list before this txg, if it may be rewritten.
-    allocated: Option<RangeSet>,
 }
 
 impl Allocator {
@@ -44,12 +42,19 @@ impl Allocator {
         let jobs = {
             let mut state = self.state.lock();
             let changes = state.take(tx.txg());
-            changes.into_iter().map(|c| (state.target(c.place, &c, pass), c)).collect::<Vec<_>>()
+            changes.into_iter().map(|c| (state.target(c.place), c)).collect::<Vec<_>>()
         };
         let noted = self.sync_side(&writing, mos)?;
         let any = folded || noted || !jobs.is_empty();
         for (target, changes) in jobs {
-            let (object, phys) = write(mos, &writing, &target, &changes)?;
+            let anew = |map: &SpaceMap| {
+                let mut state = self.state.lock();
+                let ms = state.metaslab(changes.place);
+                let segments = ms.most_segments_before(&changes).filter(|_| pass == 1)? as u64;
+                // A walk through all free space, which only a rewritten map is worth.
+                map.should_condense(segments, 1 << target.shift).then(|| ms.allocated_before(&changes))?
+            };
+            let (object, phys) = write(mos, &writing, &target, &changes, anew)?;
             let mut state = self.state.lock();
             let ms = state.metaslab(changes.place);
             (ms.object, ms.phys) = (Some(object), Some(phys));
@@ -98,7 +103,7 @@ impl Allocator {
 }
 
 impl State {
-    fn target(&self, (vdev, id): MetaslabKey, changes: &Changes, pass: u32) -> Target {
+    fn target(&self, (vdev, id): MetaslabKey) -> Target {
         let v = &self.vdevs[&vdev];
         let ms = &v.metaslabs[id as usize];
         Target {
@@ -107,13 +112,20 @@ impl State {
             start: ms.start,
             size: ms.size,
             shift: ms.shift,
-            allocated: (pass == 1).then(|| ms.allocated_before(changes)).flatten(),
         }
     }
 }
 
 /// Writes a metaslab's map, which is created if there is none. Returns its object and header.
-fn write(mos: &Mos, pass: &Pass<'_>, target: &Target, changes: &Changes) -> Result<(ObjNum, SpaceMapPhys)> {
+///
+/// `anew` says what a map lists before this txg if it is to be rewritten.
+fn write(
+    mos: &Mos,
+    pass: &Pass<'_>,
+    target: &Target,
+    changes: &Changes,
+    anew: impl FnOnce(&SpaceMap) -> Option<RangeSet>,
+) -> Result<(ObjNum, SpaceMapPhys)> {
     let object = match target.object {
         Some(object) => object,
         None => {
@@ -123,11 +135,10 @@ fn write(mos: &Mos, pass: &Pass<'_>, target: &Target, changes: &Changes) -> Resu
         }
     };
     let mut map = SpaceMap::open(mos, object, target.start, target.size, target.shift)?;
-    let anew = target.allocated.as_ref().filter(|a| map.should_condense(a.len() as u64, 1 << target.shift));
-    match anew {
+    match anew(&map) {
         Some(allocated) => {
             map.truncate(pass.tx)?;
-            map.append(pass, MapType::Alloc, allocated)?;
+            map.append(pass, MapType::Alloc, &allocated)?;
         }
         None => {
             map.append(pass, MapType::Alloc, &changes.unflushed.0)?;

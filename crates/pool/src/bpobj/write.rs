@@ -151,15 +151,18 @@ impl Mos {
         Ok(self.objset().create_object(tx, &spec)?.object())
     }
 
-    /// An empty list that must be replaced before anything is added (`bpobj_alloc_empty`).
+    /// Empty lists that must be replaced before anything is added (`bpobj_alloc_empty`).
     ///
-    /// With the feature `empty_bpobj` this is the shared one.
+    /// With the feature `empty_bpobj` all of them are the shared one.
     ///
     /// # Errors
     /// The errors of [counting features](Error#counting-features).
-    pub fn create_empty_bpobj(&self, tx: &Tx) -> Result<ObjNum> {
+    pub(crate) fn create_empty_bpobjs(&self, tx: &Tx, count: usize) -> Result<Vec<ObjNum>> {
+        if count == 0 {
+            return Ok(Vec::new());
+        }
         if !self.feature_enabled(EMPTY)? {
-            return self.create_bpobj(tx);
+            return (0..count).map(|_| self.create_bpobj(tx)).collect();
         }
         let shared = match self.dir(mos::EMPTY_BPOBJ)? {
             Some(shared) => shared,
@@ -169,8 +172,8 @@ impl Mos {
                 new
             }
         };
-        self.feature_incr(tx, known(EMPTY))?;
-        Ok(shared)
+        self.feature_add(tx, known(EMPTY), count as u64)?;
+        Ok(vec![shared; count])
     }
 
     /// True for the shared empty list.
@@ -181,9 +184,9 @@ impl Mos {
         Ok(self.dir(mos::EMPTY_BPOBJ)? == Some(object))
     }
 
-    /// Removes a user of the shared empty list. The last one destroys it (`bpobj_decr_empty`).
-    fn release_empty_bpobj(&self, tx: &Tx) -> Result<()> {
-        if self.feature_decr(tx, known(EMPTY))? == 0
+    /// Removes users of the shared empty list. The last one destroys it (`bpobj_decr_empty`).
+    pub(crate) fn release_empty_bpobj(&self, tx: &Tx, users: u64) -> Result<()> {
+        if self.feature_sub(tx, known(EMPTY), users)? == 0
             && let Some(shared) = self.dir(mos::EMPTY_BPOBJ)?
         {
             self.unlink(tx, mos::EMPTY_BPOBJ)?;
@@ -200,7 +203,7 @@ impl Mos {
     /// contain each other.
     pub fn destroy_bpobj(&self, tx: &Tx, object: ObjNum) -> Result<()> {
         if self.is_empty_bpobj(object)? {
-            return self.release_empty_bpobj(tx);
+            return self.release_empty_bpobj(tx, 1);
         }
         let mut left = vec![object];
         while let Some(object) = left.pop() {
@@ -257,7 +260,7 @@ impl Mos {
     /// * [`Error::Unsupported`]: the pool was too old for sub-lists when `into` was created.
     pub fn bpobj_append_list(&self, tx: &Tx, into: ObjNum, sub: ObjNum) -> Result<()> {
         if self.is_empty_bpobj(sub)? {
-            return self.release_empty_bpobj(tx);
+            return self.release_empty_bpobj(tx, 1);
         }
         let mut list = List::open(self, sub)?;
         if list.is_empty() {

@@ -154,9 +154,7 @@ fn deadlists_built_again_are_the_same() {
             }
             let bps: Vec<Blkptr> = parts.into_iter().flat_map(|(bps, _)| bps).collect();
             let mut new = mos.create_deadlist(tx).unwrap();
-            for key in lists.keys() {
-                new.add_key(mos, tx, *key).unwrap();
-            }
+            new.add_keys(mos, tx, &lists.keys().copied().collect::<Vec<_>>()).unwrap();
             new.insert(mos, tx, &bps, &dsize).unwrap();
             assert_eq!(new.total, old.total, "{name}: {object}");
             assert_eq!(mos.deadlist(new.object).unwrap(), new, "{name}: {object}");
