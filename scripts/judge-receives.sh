@@ -69,6 +69,21 @@ zfs snapshot ours/forced@mine
 rm "$work/forced/mine"
 zfs unmount ours/forced
 zfs send -i @a send-src/fs@b | zfs receive -u -F ours/forced
+# Space by user of what arrived raw: counted here, then changed by an increment, and counted again.
+receive counted -w send-src/enc@e1
+zfs load-key -L prompt ours/counted <"$work/images/passphrase"
+zfs set mountpoint="$work/counted" ours/counted
+change() {
+  mountpoint -q "$work/counted" || zfs mount ours/counted
+  echo more >"$work/counted/more"
+  zpool sync ours
+  zpool sync ours
+  zfs unmount ours/counted
+}
+change
+zfs send -w -i @e1 send-src/enc@e2 | zfs receive -u -F ours/counted
+change
+zfs userspace -Hpn ours/counted | sort >"$work/images/userspace"
 zpool export ours
 zpool export send-src
 cp "$devices"/*.img "$work/images/"

@@ -17,6 +17,9 @@
 //! transaction. It is freed when its last user has released it ([`FileSystem::reap`]). The front
 //! end knows the users. The next mount frees what a crash left in the list ([`FileSystem::drain`]).
 //!
+//! The first change of a file system whose space is not counted by user begins the count
+//! (`recount`).
+//!
 //! If too much is to be freed for one txg, it is freed in pieces from its beginning on
 //! ([`dmu::Pieces`]), with a txg for each. This happens before the operation itself. So a crash
 //! during the truncation of a very large file leaves it at its size with a hole, as in OpenZFS.
