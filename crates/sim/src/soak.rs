@@ -19,20 +19,33 @@
 //! Never more devices suffer than redundancy makes up for. Writes that a device was not requested
 //! to flush are lost with the actor (private module `disk`).
 //!
+//! With a second pool (private modules `streams` and `receives`), snapshots of one pool are received
+//! in the other. Each pool has its own devices, faults and model:
+//!
+//! * A whole stream becomes a new head. An increment replaces what is newer than its base.
+//! * Streams break off, and their receives are resumed or given up some steps later.
+//! * A small second pool is filled up before a receive, which then runs out of space.
+//!
+//! After a kill in a receive, the pool shows nothing of it but a part that can be resumed.
+//!
 //! # Absent
 //! Crashes at every point of a workload: [`crate::crash`].
 
 mod devices;
 mod disk;
+mod life;
 mod model;
 mod pool;
+mod receives;
 mod shape;
 mod slots;
+mod streams;
 
+pub use life::{Life, Second, Terms, plan};
 pub use model::{Model, Op};
-pub use pool::{Life, Terms, plan};
 pub use shape::Shape;
 pub use slots::{DeviceOp, Faults};
+pub use streams::Transfer;
 
 /// Any failure ends a soak.
 pub type Failure = Box<dyn std::error::Error>;

@@ -14,15 +14,13 @@ use vdev::{VdevAux, VdevState};
 
 use super::Failure;
 use super::disk::Mood;
-use super::pool::{Life, SIZE};
+use super::pool::SoakPool;
 use super::slots::{DeviceOp, Ill};
 use crate::chain;
 use crate::crash::SplitMix;
 
 /// The directory of devices that were pulled.
 const AWAY: &str = "away";
-/// Where blocks may lie on a device.
-const SPACE: std::ops::Range<u64> = LABEL_START_SIZE..SIZE - (512 << 10);
 /// The most ranges of a device that get random bytes at once.
 const PLACES: u64 = 60;
 
@@ -35,7 +33,7 @@ fn file_name(leaf: &VdevConfig) -> Option<String> {
     path.rsplit('/').next().map(str::to_owned)
 }
 
-impl Life {
+impl SoakPool {
     fn root(&self) -> Result<VdevConfig, Failure> {
         self.live()?.config().vdev_tree.clone().ok_or_else(|| "the pool has no tree".into())
     }
@@ -155,12 +153,14 @@ impl Life {
         let image = OpenOptions::new().write(true).open(self.dir.join(device))?;
         let mut dice = SplitMix(seed);
         // Most blocks are at the front of a device. So use the whole device only sometimes.
-        let room = SPACE.end - SPACE.start;
+        // Where blocks may lie.
+        let space = LABEL_START_SIZE..self.size - (512 << 10);
+        let room = space.end - space.start;
         let room = if dice.below(4) == 0 { room } else { room / 8 };
         for _ in 0..1 + dice.below(PLACES) {
-            let at = SPACE.start + dice.below(room);
+            let at = space.start + dice.below(room);
             let most = 1 << (4 + dice.below(15));
-            let len = (1 + dice.below(most)).min(SPACE.end - at);
+            let len = (1 + dice.below(most)).min(space.end - at);
             let bytes: Vec<u8> = (0..len.div_ceil(8)).flat_map(|_| dice.roll().to_le_bytes()).collect();
             image.write_all_at(&bytes[..len as usize], at)?;
         }
@@ -175,7 +175,7 @@ impl Life {
         let mut dice = SplitMix(seed);
         let (first, count) = (dice.below(LABELS as u64), 1 + dice.below(LABELS as u64 - 1));
         for label in first..first + count {
-            let start = label_offset(SIZE, label as usize % LABELS).ok_or("a device without labels")?;
+            let start = label_offset(self.size, label as usize % LABELS).ok_or("a device without labels")?;
             let (from, to) = match dice.below(4) {
                 0 => (0, LABEL_SIZE),
                 1 => (PHYS_OFFSET, RING_OFFSET),
@@ -197,7 +197,7 @@ impl Life {
             return Ok(());
         }
         let path = self.dir.join(new);
-        File::create(&path)?.set_len(SIZE)?;
+        File::create(&path)?.set_len(self.size)?;
         let rack = &self.rack;
         let claimer =
             |path: &std::path::Path| claim_file(path).map(|(image, kind)| (rack.around(image), kind));
@@ -402,6 +402,10 @@ impl Life {
 
     /// Removes the images of devices that have left the pool.
     fn tidy(&self, devices: &[String]) -> Result<(), Failure> {
+        if self.rack.is_off() {
+            // They have left the pool in memory only.
+            return Ok(());
+        }
         let spares = self.model.spares();
         for dir in [self.dir.clone(), self.dir.join(AWAY)] {
             let Ok(entries) = std::fs::read_dir(dir) else { continue };

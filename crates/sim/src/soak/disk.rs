@@ -9,6 +9,9 @@
 //! until it is changed. A pulled disk fails for all of its holders. When it is put back, it must be
 //! opened anew.
 //!
+//! The racks of a life share their [`Power`]. When it fails, no later write reaches an image. The
+//! process does not notice, so that a test can crash at any write without a process of its own.
+//!
 //! A disk that loses writes differs from a kill. A kill breaks no promise, as the writes were not
 //! flushed. The disk reports writes and flushes as done that never reached it.
 //!
@@ -48,9 +51,39 @@ pub(super) enum Mood {
     Slow,
 }
 
-/// The disks of a life, by the names of their images.
+/// The power of a machine.
+pub(super) struct Power {
+    /// Number of writes before it fails.
+    left: AtomicU64,
+}
+
+impl Default for Power {
+    fn default() -> Power {
+        Power { left: AtomicU64::new(u64::MAX) }
+    }
+}
+
+impl Power {
+    /// Lets the power fail after so many writes.
+    pub(super) fn fail_after(&self, writes: u64) {
+        self.left.store(writes, Relaxed);
+    }
+
+    fn is_off(&self) -> bool {
+        self.left.load(Relaxed) == 0
+    }
+
+    /// Counts a write. Returns whether it can still reach the disk.
+    fn write(&self) -> bool {
+        let one_less = |left: u64| if left == u64::MAX { Some(left) } else { left.checked_sub(1) };
+        self.left.fetch_update(Relaxed, Relaxed, one_less).is_ok()
+    }
+}
+
+/// The disks of a pool, by the names of their images.
 #[derive(Default)]
 pub(super) struct Rack {
+    power: Arc<Power>,
     moods: Mutex<HashMap<String, Mood>>,
     open: Mutex<Vec<Weak<Disk>>>,
     dice: AtomicU64,
@@ -77,6 +110,16 @@ struct Inner {
 }
 
 impl Rack {
+    /// A rack with this power.
+    pub(super) fn on(power: &Arc<Power>) -> Rack {
+        Rack { power: Arc::clone(power), ..Rack::default() }
+    }
+
+    /// Whether the power has failed.
+    pub(super) fn is_off(&self) -> bool {
+        self.power.is_off()
+    }
+
     /// A layer that wraps each opened image in a disk.
     pub(super) fn layer(self: &Arc<Self>) -> Layer {
         let rack = Arc::clone(self);
@@ -201,7 +244,10 @@ impl Device for Disk {
             return Ok(());
         }
         // Some writes reach the disk at once, ahead of others.
-        if self.rack.roll().is_multiple_of(4) && !inner.holds(offset, buf.len() as u64) {
+        if self.rack.power.write()
+            && self.rack.roll().is_multiple_of(4)
+            && !inner.holds(offset, buf.len() as u64)
+        {
             return image.write_at(buf, offset);
         }
         inner.held.push((offset, buf.into()));
@@ -212,8 +258,10 @@ impl Device for Disk {
         self.gate(Op::Flush, 0, 0)?;
         let mut inner = self.inner.lock();
         let image = inner.image.clone().ok_or_else(|| self.gone(Op::Flush))?;
-        for (offset, bytes) in std::mem::take(&mut inner.held) {
-            image.write_at(&bytes, offset)?;
+        if !self.rack.is_off() {
+            for (offset, bytes) in std::mem::take(&mut inner.held) {
+                image.write_at(&bytes, offset)?;
+            }
         }
         Ok(())
     }
@@ -254,6 +302,33 @@ mod tests {
     use device::MemDevice;
 
     use super::*;
+
+    /// Goal: after a power failure no write reaches the image, flushed or not. The process still
+    /// sees its writes.
+    #[test]
+    fn nothing_is_written_without_power() {
+        let power: Arc<Power> = Arc::default();
+        let rack = Arc::new(Rack::on(&power));
+        let image = Arc::new(MemDevice::new("d0.img", 1 << 20));
+        let disk = rack.around(Arc::<MemDevice>::clone(&image));
+        let byte_of = |device: &dyn Device, offset| {
+            let mut byte = [0];
+            device.read_at(&mut byte, offset).unwrap();
+            byte[0]
+        };
+        power.fail_after(2);
+        disk.write_at(&[1; 512], 0).unwrap();
+        disk.flush().unwrap();
+        for offset in [4096, 8192, 12_288] {
+            disk.write_at(&[2; 512], offset).unwrap();
+        }
+        disk.flush().unwrap();
+        let all = [0, 4096, 8192, 12_288];
+        assert_eq!(all.map(|offset| byte_of(&*disk, offset)), [1, 2, 2, 2]);
+        let there = all.map(|offset| byte_of(&*image, offset));
+        // The second write may have reached the disk without a flush.
+        assert!(there == [1, 0, 0, 0] || there == [1, 2, 0, 0], "{there:?}");
+    }
 
     /// Goal: a lost write is acknowledged, and is not found before or after a flush. Other writes
     /// are.

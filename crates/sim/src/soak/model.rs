@@ -2,19 +2,26 @@
 
 use std::collections::BTreeMap;
 
-use super::pool::Terms;
+use super::life::{Second, Terms};
+use super::shape::Shape;
 use super::slots::{DeviceOp, Faults, Slots, image};
+use super::streams::{self, Partial, Transfer};
 use crate::crash::SplitMix;
 
 /// The most heads at a time.
 const MOST_HEADS: usize = 12;
+/// The same in a pool with scarce space.
+const FEW_HEADS: usize = 3;
 /// The most snapshots of a head.
-const MOST_SNAPSHOTS: usize = 6;
+pub(super) const MOST_SNAPSHOTS: usize = 6;
 /// How many objects each dataset may hold.
 pub(super) const OBJECTS: u64 = 4;
 /// The most bytes of an object.
 const MOST_BYTES: u64 = 400_000;
-const POOL: &str = "soak";
+/// The same if a pool has scarce space: the last transaction group may exceed the space by a 32nd.
+const MANY_BYTES: u64 = 2_400_000;
+/// The most parts of streams that wait in a pool to be resumed.
+pub(super) const MOST_PARTS: usize = 2;
 /// Property values that steps set.
 const SETTINGS: [(&str, &str); 15] = [
     ("compression", "off"),
@@ -39,35 +46,54 @@ pub type Contents = BTreeMap<u64, Vec<u8>>;
 
 /// A snapshot of a head.
 #[derive(Debug, Clone)]
-struct Snap {
-    name: String,
-    /// What no other snapshot has but those that were received from it.
-    id: u64,
-    contents: Contents,
+pub(super) struct Snap {
+    pub(super) name: String,
+    /// What no other snapshot has but those that were received from it, as a guid.
+    pub(super) id: u64,
+    /// What no other snapshot has.
+    pub(super) copy: u64,
+    pub(super) contents: Contents,
 }
 
 #[derive(Debug, Clone, Default)]
-struct Head {
-    contents: Contents,
+pub(super) struct Head {
+    pub(super) contents: Contents,
     /// Oldest first.
-    snapshots: Vec<Snap>,
+    pub(super) snapshots: Vec<Snap>,
     /// The head and the snapshot that it was cloned from.
     origin: Option<(String, String)>,
     /// It has an encryption key of its own.
-    encrypted: bool,
+    pub(super) encrypted: bool,
+    /// It was received without `-L`: its large blocks were split.
+    pub(super) split: bool,
 }
 
 /// The datasets of a pool.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Datasets {
+    pub(super) heads: BTreeMap<String, Head>,
+    /// What interrupted receives have left, by the name of the head.
+    pub(super) partials: BTreeMap<String, Partial>,
+}
+
+/// What a pool must hold.
 #[derive(Debug, Clone)]
 pub struct Model {
-    heads: BTreeMap<String, Head>,
-    /// The heads when the checkpoint was taken, if there is one.
-    checkpoint: Option<BTreeMap<String, Head>>,
-    made: u64,
-    /// How many snapshots were taken.
-    taken: u64,
-    /// Whether snapshots are sent and received.
+    pool: &'static str,
+    pub(super) datasets: Datasets,
+    /// The datasets when the checkpoint was taken, if there is one.
+    checkpoint: Option<Datasets>,
+    pub(super) made: u64,
+    /// How many snapshots were taken or received, above a number that is the pool's own.
+    pub(super) taken: u64,
+    /// Whether snapshots are sent and received in the pool.
     streams: bool,
+    /// Whether object [`OBJECTS`] has large blocks, and some writes are small.
+    pub(super) wide: bool,
+    /// The most bytes of an object.
+    most_bytes: u64,
+    /// Whether the pool has so little space that it is filled up before some receives.
+    pub(super) scarce: bool,
     slots: Slots,
     /// Names of the images of hot spares.
     spares: Vec<String>,
@@ -113,15 +139,19 @@ pub enum Op {
     Rename(String, String),
     /// Destroy a head.
     Destroy(String),
-    /// Send a snapshot, and receive it as a new head or into one that has its base.
-    Receive {
-        /// The full name of the snapshot.
-        snapshot: String,
-        /// That of the snapshot that it builds on.
-        base: Option<String>,
-        /// The head.
-        to: String,
-    },
+    /// Send a snapshot, and receive it in the same pool or another one.
+    Receive(Transfer),
+    /// The same, but the stream breaks off at so many thousandths, and stays to be resumed.
+    Break(Transfer, u64),
+    /// The same, but the target first has space for about so many thousandths of the stream. For the
+    /// lowest of them, the receive does not even begin.
+    Cramped(Transfer, u64),
+    /// Resume a receive that broke off, with its token.
+    Resume(Transfer),
+    /// Give up a receive into a head that broke off.
+    GiveUp(String),
+    /// A step of the second pool.
+    Second(Box<Op>),
     /// Set a property to a value.
     Set(String, &'static str, &'static str),
     /// Export the pool and import it again.
@@ -136,6 +166,17 @@ pub enum Op {
     Device(DeviceOp),
 }
 
+impl Op {
+    /// The head that a stream goes into.
+    pub(super) fn receives_into(&self) -> Option<&String> {
+        match self {
+            Op::Receive(t) | Op::Break(t, _) | Op::Cramped(t, _) | Op::Resume(t) => Some(&t.to),
+            Op::GiveUp(to) => Some(to),
+            _ => None,
+        }
+    }
+}
+
 /// Bytes that follow from a seed. Every other page is compressible.
 pub(super) fn bytes(seed: u64, len: u64) -> Vec<u8> {
     let mut dice = SplitMix(seed);
@@ -145,17 +186,61 @@ pub(super) fn bytes(seed: u64, len: u64) -> Vec<u8> {
     out
 }
 
-impl Model {
-    /// The name of the pool.
-    pub const POOL: &'static str = POOL;
+fn most_bytes(terms: &Terms) -> u64 {
+    if terms.second == Some(Second::Scarce) { MANY_BYTES } else { MOST_BYTES }
+}
 
-    /// A new pool of this shape.
-    pub fn new(Terms { shape, faults, streams, .. }: Terms) -> Model {
-        let heads = BTreeMap::from([(POOL.to_owned(), Head::default())]);
+/// Names of snapshots and heads of the second pool have higher numbers.
+const SECOND: u64 = 1_000_000;
+
+impl Model {
+    /// The name of the first pool.
+    pub const POOL: &'static str = "soak";
+    /// The name of the second pool.
+    pub const SECOND: &'static str = "copy";
+
+    /// The first pool of a life.
+    pub(super) fn first(terms: &Terms) -> Model {
+        let streams = terms.streams;
+        let model = Model::of(Model::POOL, terms.shape, terms.faults);
+        Model { streams, wide: terms.second.is_some(), most_bytes: most_bytes(terms), ..model }
+    }
+
+    /// The second pool of a life, if there is one.
+    pub(super) fn second(terms: &Terms) -> Option<Model> {
+        let scarce = terms.second? == Second::Scarce;
+        let model = Model::of(Model::SECOND, terms.second_shape(), terms.faults);
+        let most_bytes = most_bytes(terms);
+        Some(Model { made: SECOND, taken: SECOND, wide: true, most_bytes, scarce, ..model })
+    }
+
+    fn of(pool: &'static str, shape: Shape, faults: Faults) -> Model {
+        let heads = BTreeMap::from([(pool.to_owned(), Head::default())]);
         let first: usize = shape.tops.iter().map(|(.., count)| count).sum();
-        let spares = (first..first + shape.spares).map(image).collect();
-        let slots = Slots::new(shape);
-        Model { heads, checkpoint: None, made: 0, taken: 0, streams, slots, spares, faults }
+        Model {
+            pool,
+            datasets: Datasets { heads, partials: BTreeMap::new() },
+            checkpoint: None,
+            made: 0,
+            taken: 0,
+            streams: false,
+            wide: false,
+            most_bytes: MOST_BYTES,
+            scarce: false,
+            slots: Slots::new(shape),
+            spares: (first..first + shape.spares).map(image).collect(),
+            faults,
+        }
+    }
+
+    /// The name of the pool.
+    pub fn name(&self) -> &'static str {
+        self.pool
+    }
+
+    /// Whether there may be another head.
+    pub(super) fn has_room(&self) -> bool {
+        self.datasets.heads.len() < if self.scarce { FEW_HEADS } else { MOST_HEADS }
     }
 
     /// The steps that end a life.
@@ -177,7 +262,7 @@ impl Model {
     /// What each dataset must hold, by name.
     pub fn seen(&self) -> BTreeMap<String, Contents> {
         let mut out = BTreeMap::new();
-        for (name, head) in &self.heads {
+        for (name, head) in &self.datasets.heads {
             out.insert(name.clone(), head.contents.clone());
             let snapshots = head.snapshots.iter().map(|s| (format!("{name}@{}", s.name), s.contents.clone()));
             out.extend(snapshots);
@@ -185,26 +270,25 @@ impl Model {
         out
     }
 
-    /// Chooses the next step from a seed, and applies it to the model.
-    pub fn step(&mut self, dice: u64) -> Op {
-        let mut dice = SplitMix(dice);
-        let op = (0..20).find_map(|_| self.choose(&mut dice)).unwrap_or(Op::Reimport);
-        self.apply(&op);
-        op
+    /// The heads that may change: not the root, nor what waits for the rest of a stream.
+    fn free(&self) -> impl Iterator<Item = &String> {
+        let Datasets { heads, partials } = &self.datasets;
+        heads.keys().filter(|name| **name != self.pool && !partials.contains_key(*name))
     }
 
-    /// One of the heads, except the root.
+    /// One of the heads that may change.
     fn any(&self, dice: &mut SplitMix) -> Option<String> {
-        let names: Vec<&String> = self.heads.keys().filter(|n| *n != POOL).collect();
+        let names: Vec<&String> = self.free().collect();
         (!names.is_empty()).then(|| names[dice.below(names.len() as u64) as usize].clone())
     }
 
-    fn clones(&self, head: &str, snapshot: &str) -> Vec<&String> {
+    pub(super) fn clones(&self, head: &str, snapshot: &str) -> Vec<&String> {
         let of = |h: &&Head| h.origin.as_ref().is_some_and(|(o, s)| o == head && s == snapshot);
-        self.heads.iter().filter(|(_, h)| of(h)).map(|(n, _)| n).collect()
+        self.datasets.heads.iter().filter(|(_, h)| of(h)).map(|(n, _)| n).collect()
     }
 
-    fn choose(&mut self, dice: &mut SplitMix) -> Option<Op> {
+    /// Chooses the next step.
+    pub(super) fn choose(&mut self, dice: &mut SplitMix) -> Option<Op> {
         if self.faults != Faults::None && dice.below(4) == 0 {
             return self.slots.choose(dice, self.faults, self.checkpoint.is_some()).map(Op::Device);
         }
@@ -220,11 +304,11 @@ impl Model {
 
     fn choose_new_head(&mut self, dice: &mut SplitMix) -> Option<Op> {
         self.made += 1;
-        let (room, made) = (self.heads.len() < MOST_HEADS, self.made);
-        let encrypted = dice.below(4) == 0;
+        let (room, made, pool) = (self.has_room(), self.made, self.pool);
+        let encrypted = dice.below(4) < if self.wide { 2 } else { 1 };
         room.then(|| match encrypted {
-            true => Op::CreateEncrypted(format!("{POOL}/e{made}")),
-            false => Op::Create(format!("{POOL}/fs{made}")),
+            true => Op::CreateEncrypted(format!("{pool}/e{made}")),
+            false => Op::Create(format!("{pool}/fs{made}")),
         })
     }
 
@@ -243,15 +327,14 @@ impl Model {
     /// A step that makes, destroys or clones a snapshot.
     fn choose_for_snapshots(&mut self, kind: u64, dice: &mut SplitMix) -> Option<Op> {
         let name = self.any(dice)?;
-        let head = &self.heads[&name];
+        let head = &self.datasets.heads[&name];
         if kind < 66 {
             self.made += 1;
             let snap = format!("s{}", self.made);
             // One dataset, or all in one transaction group.
             let all = dice.below(4) == 0;
-            let of: Vec<String> =
-                self.heads.keys().filter(|n| all && *n != POOL || **n == name).cloned().collect();
-            let room = of.iter().all(|n| self.heads[n].snapshots.len() < MOST_SNAPSHOTS);
+            let of: Vec<String> = self.free().filter(|n| all || **n == name).cloned().collect();
+            let room = of.iter().all(|n| self.datasets.heads[n].snapshots.len() < MOST_SNAPSHOTS);
             return room.then(|| Op::Snapshot(of.iter().map(|n| format!("{n}@{snap}")).collect()));
         }
         let at = dice.below(head.snapshots.len().max(1) as u64) as usize;
@@ -260,76 +343,74 @@ impl Model {
         if kind < 74 {
             return self.clones(&name, snap).is_empty().then_some(Op::DestroySnapshot(full));
         }
+        let encrypted = head.encrypted;
         self.made += 1;
         // A clone must be below its origin's encryption root.
-        (self.heads.len() < MOST_HEADS && !head.encrypted)
-            .then(|| Op::Clone(full, format!("{POOL}/c{}", self.made)))
+        (self.has_room() && !encrypted).then(|| Op::Clone(full, format!("{}/c{}", self.pool, self.made)))
     }
 
-    /// A step that sends a snapshot and receives it elsewhere: whole, or onto a head whose newest
-    /// snapshot is its predecessor.
+    /// A step that sends a snapshot and receives it elsewhere in the pool.
     fn choose_stream(&mut self, dice: &mut SplitMix) -> Option<Op> {
-        let all = || self.heads.iter().flat_map(|(name, head)| head.snapshots.iter().map(move |s| (name, s)));
-        let full = |(head, snap): (&String, &Snap)| format!("{head}@{}", snap.name);
-        let next = |id: u64| {
-            self.heads.iter().find_map(|(from, other)| {
-                let at = other.snapshots.iter().position(|snap| snap.id == id)?;
-                let next = other.snapshots.get(at + 1)?;
-                Some((full((from, next)), full((from, &other.snapshots[at]))))
-            })
-        };
-        let onto = self.heads.iter().filter_map(|(to, head)| {
-            let has_room = head.snapshots.len() < MOST_SNAPSHOTS && !head.encrypted;
-            let (snapshot, base) = head.snapshots.last().filter(|_| has_room).and_then(|s| next(s.id))?;
-            Some(Op::Receive { snapshot, base: Some(base), to: to.clone() })
-        });
-        let mut onto: Vec<Op> = onto.collect();
-        if !onto.is_empty() && dice.below(4) != 0 {
-            return Some(onto.swap_remove(dice.below(onto.len() as u64) as usize));
-        }
-        let count = all().count() as u64;
-        let snapshot = all().nth(dice.below(count.max(1)) as usize).map(full)?;
+        let transfer = streams::choose(self, self, dice)?;
         self.made += 1;
-        let to = format!("{POOL}/v{}", self.made);
-        (self.heads.len() < MOST_HEADS).then_some(Op::Receive { snapshot, base: None, to })
+        Some(Op::Receive(transfer))
+    }
+
+    /// Whether an object has large blocks.
+    ///
+    /// It is never removed. So a snapshot and its copies agree on whether their dataset uses large
+    /// blocks: they do as soon as there is the object.
+    pub(super) fn is_large(&self, object: u64) -> bool {
+        self.wide && object == OBJECTS
+    }
+
+    fn choose_write(&self, head: String, dice: &mut SplitMix) -> Option<Op> {
+        let mut object = 1 + dice.below(OBJECTS);
+        let offset = dice.below(self.most_bytes / 2);
+        let mut len = 1 + dice.below(self.most_bytes / 2);
+        let seed = dice.roll();
+        if self.wide && dice.below(6) == 0 {
+            // Alone in its block, this is embedded in the pointer.
+            len = 1 + dice.below(80);
+        }
+        if self.is_large(object) && self.datasets.heads[&head].split {
+            object = 1;
+        }
+        Some(Op::Write { head, object, offset, len, seed })
     }
 
     /// A step for one head.
     fn choose_for_head(&mut self, kind: u64, dice: &mut SplitMix) -> Option<Op> {
         let name = self.any(dice)?;
-        let head = &self.heads[&name];
+        let head = &self.datasets.heads[&name];
         match kind {
-            12..50 => Some(Op::Write {
-                head: name,
-                object: 1 + dice.below(OBJECTS),
-                offset: dice.below(MOST_BYTES / 2),
-                len: 1 + dice.below(MOST_BYTES / 2),
-                seed: dice.roll(),
-            }),
+            12..50 => self.choose_write(name, dice),
             50..54 => {
                 let object = *head.contents.keys().next()?;
-                Some(Op::Remove(name, object))
+                (!self.is_large(object)).then_some(Op::Remove(name, object))
             }
             80..84 => {
                 let (origin, snap) = head.origin.clone()?;
+                let waits = self.datasets.partials.contains_key(&origin);
                 // The clone takes over the origin's snapshots up to its own origin. Their names
                 // must be free in the clone.
-                let moved = self.heads[&origin].snapshots.iter().position(|s| s.name == snap)? + 1;
+                let moved = self.datasets.heads[&origin].snapshots.iter().position(|s| s.name == snap)? + 1;
                 let taken = |s: &Snap| head.snapshots.iter().any(|own| own.name == s.name);
                 let room = moved + head.snapshots.len() <= MOST_SNAPSHOTS;
-                let free = !self.heads[&origin].snapshots[..moved].iter().any(taken);
-                (room && free).then_some(Op::Promote(name))
+                let free = !self.datasets.heads[&origin].snapshots[..moved].iter().any(taken);
+                (room && free && !waits).then_some(Op::Promote(name))
             }
             84..89 => (!head.snapshots.is_empty()).then_some(Op::Rollback(name)),
             89..92 => {
                 self.made += 1;
-                Some(Op::Rename(name, format!("{POOL}/r{}", self.made)))
+                Some(Op::Rename(name, format!("{}/r{}", self.pool, self.made)))
             }
             92..96 => head.snapshots.is_empty().then_some(Op::Destroy(name)),
             103..108 => {
                 let from = *head.contents.keys().next_back()?;
                 let to = 1 + dice.below(OBJECTS);
-                (from != to).then_some(Op::Share(name, from, to))
+                let alike = !self.is_large(from) && !self.is_large(to);
+                (from != to && alike).then_some(Op::Share(name, from, to))
             }
             _ => {
                 let (prop, value) = SETTINGS[dice.below(SETTINGS.len() as u64) as usize];
@@ -339,13 +420,19 @@ impl Model {
     }
 
     fn head(&mut self, name: &str) -> &mut Head {
-        self.heads.get_mut(name).expect("a step is chosen among what is there")
+        self.datasets.heads.get_mut(name).expect("a step is chosen among what is there")
+    }
+
+    /// The head of a snapshot.
+    pub(super) fn head_of(&self, snapshot: &str) -> &Head {
+        let (head, _) = snapshot.split_once('@').expect("it names a snapshot");
+        self.datasets.heads.get(head).expect("a step is chosen among what is there")
     }
 
     /// A snapshot by its full name.
-    fn snap(&mut self, full: &str) -> Snap {
-        let (head, name) = full.split_once('@').expect("it names a snapshot");
-        let found = self.head(head).snapshots.iter().find(|snap| snap.name == name);
+    pub(super) fn snap(&self, full: &str) -> Snap {
+        let found =
+            self.head_of(full).snapshots.iter().find(|snap| full.ends_with(&format!("@{}", snap.name)));
         found.expect("a step is chosen among what is there").clone()
     }
 
@@ -353,7 +440,7 @@ impl Model {
         match op {
             Op::Create(name) | Op::CreateEncrypted(name) => {
                 let encrypted = matches!(op, Op::CreateEncrypted(_));
-                self.heads.insert(name.clone(), Head { encrypted, ..Head::default() });
+                self.datasets.heads.insert(name.clone(), Head { encrypted, ..Head::default() });
             }
             Op::Write { head, object, offset, len, seed } => {
                 let held = self.head(head).contents.entry(*object).or_default();
@@ -373,7 +460,7 @@ impl Model {
                     let id = self.taken;
                     let head = self.head(name);
                     let contents = head.contents.clone();
-                    head.snapshots.push(Snap { name: snap.to_owned(), id, contents });
+                    head.snapshots.push(Snap { name: snap.to_owned(), id, copy: id, contents });
                 }
             }
             Op::DestroySnapshot(full) => {
@@ -382,9 +469,10 @@ impl Model {
             }
             Op::Clone(full, name) => {
                 let contents = self.snap(full).contents;
+                let split = self.head_of(full).split;
                 let (origin, snap) = full.split_once('@').expect("it names a snapshot");
                 let origin = Some((origin.to_owned(), snap.to_owned()));
-                self.heads.insert(name.clone(), Head { contents, origin, ..Head::default() });
+                self.datasets.heads.insert(name.clone(), Head { contents, origin, split, ..Head::default() });
             }
             Op::Promote(name) => self.promote(name),
             Op::Rollback(name) => {
@@ -392,28 +480,30 @@ impl Model {
                 head.contents =
                     head.snapshots.last().expect("a step is chosen among what is there").contents.clone();
             }
-            Op::Receive { snapshot, to, .. } => {
-                let snap = self.snap(snapshot);
-                let head = self.heads.entry(to.clone()).or_default();
-                head.contents = snap.contents.clone();
-                head.snapshots.push(snap);
-            }
             Op::Rename(old, new) => {
-                let head = self.heads.remove(old).expect("a step is chosen among what is there");
-                self.heads.insert(new.clone(), head);
-                for (origin, _) in self.heads.values_mut().filter_map(|h| h.origin.as_mut()) {
+                let head = self.datasets.heads.remove(old).expect("a step is chosen among what is there");
+                self.datasets.heads.insert(new.clone(), head);
+                for (origin, _) in self.datasets.heads.values_mut().filter_map(|h| h.origin.as_mut()) {
                     if origin == old {
                         origin.clone_from(new);
                     }
                 }
             }
-            Op::Destroy(name) => drop(self.heads.remove(name)),
+            Op::Destroy(name) => drop(self.datasets.heads.remove(name)),
             Op::Set(..) | Op::Reimport => {}
-            Op::Checkpoint => self.checkpoint = Some(self.heads.clone()),
+            Op::Receive(_)
+            | Op::Break(..)
+            | Op::Cramped(..)
+            | Op::Resume(_)
+            | Op::GiveUp(_)
+            | Op::Second(_) => {
+                unreachable!("what two pools may take part in is applied to both")
+            }
+            Op::Checkpoint => self.checkpoint = Some(self.datasets.clone()),
             Op::Discard => self.checkpoint = None,
             Op::Device(op) => self.slots.apply(op),
             Op::Rewind => {
-                self.heads = self.checkpoint.take().expect("a step is chosen among what is there");
+                self.datasets = self.checkpoint.take().expect("a step is chosen among what is there");
                 self.slots.rewind();
             }
         }
@@ -431,7 +521,7 @@ impl Model {
         head.snapshots = snapshots;
         head.origin = grand;
         // Other clones of the moved snapshots now have this dataset as their origin.
-        for (other, h) in &mut self.heads {
+        for (other, h) in &mut self.datasets.heads {
             if let Some((o, s)) = &mut h.origin
                 && other != name
                 && *o == origin

@@ -27,19 +27,25 @@ use spa::create::{Beginning, NewLeaf, NewPool, NewVdev, Setting, claim_file, cre
 use spa::engine::{CheckpointError, PoolWriter, REBUILD_MAX_SEGMENT, World};
 use spa::import::{Options as ImportOptions, Resources, SystemClock, import, import_for_writing};
 use spa::{Host, Spa};
-use stream::{Forms, Options, Origin, ReceiveOptions, Receiving, send};
+use stream::receive::RECV_WRITE_BATCH_SIZE;
 use zpl::NewFileSystem;
 
 use super::Failure;
-use super::disk::Rack;
+use super::disk::{Power, Rack};
 use super::model::{self, Contents, Model, Op};
 use super::shape::Shape;
-use super::slots::{Faults, image};
+use super::slots::image;
 use crate::chain;
 use crate::crash::SplitMix;
 
 /// Size of each device in bytes.
-pub(super) const SIZE: u64 = 320 << 20;
+const SIZE: u64 = 320 << 20;
+/// The same in a pool with scarce space.
+const SMALL: u64 = 112 << 20;
+/// Block size of the object that has large blocks.
+const LARGE: u32 = 256 << 10;
+/// A head whose snapshot takes up space for a while. It is not part of the model.
+pub(super) const FILLER: &str = "filler";
 /// Number of the model's first object in an object set, above the objects of the file system.
 const FIRST: u64 = 1000;
 /// The key of all encrypted datasets.
@@ -72,27 +78,18 @@ impl World for Seeded {
         self.rack.layer()
     }
 }
+/// Bytes that a receive writes in one transaction. So a receive has many points to resume from.
+const BATCH: u64 = 64 << 10;
 
-/// The terms that determine a life.
-#[derive(Debug, Clone, Copy)]
-pub struct Terms {
-    /// The devices of the pool.
-    pub shape: Shape,
-    /// The seed of its steps.
-    pub seed: u64,
-    /// Which faults devices have.
-    pub faults: Faults,
-    /// Whether snapshots are sent, and received elsewhere in the pool.
-    pub streams: bool,
-}
-
-/// A pool, and what it must hold.
-pub struct Life {
+/// A pool of a life, and what it must hold.
+pub(super) struct SoakPool {
     pub(super) dir: PathBuf,
+    /// Size of each device in bytes.
+    pub(super) size: u64,
     seed: u64,
     workers: usize,
-    /// Number of steps done.
-    steps: u64,
+    /// Number of steps that the life has done.
+    pub(super) steps: u64,
     pub(super) model: Model,
     pub(super) rack: Arc<Rack>,
     /// `None` while the pool is exported.
@@ -103,7 +100,7 @@ fn host() -> Host {
     Host { hostid: 1, hostname: "soak".into() }
 }
 
-fn file_system() -> NewFileSystem {
+pub(super) fn file_system() -> NewFileSystem {
     NewFileSystem::new((1_700_000_000, 0))
 }
 
@@ -114,24 +111,24 @@ fn new_crypt() -> NewCrypt {
     NewCrypt { suite: Some(CryptoSuite::Aes256Gcm), off: false, key: Some(key) }
 }
 
-impl Life {
-    fn of(dir: &Path, terms: Terms, workers: usize) -> Life {
-        let model = Model::new(terms);
-        let (dir, seed) = (dir.to_owned(), terms.seed);
+impl SoakPool {
+    pub(super) fn new(dir: &Path, seed: u64, workers: usize, model: Model, power: &Arc<Power>) -> SoakPool {
         REBUILD_MAX_SEGMENT.set(STRETCH);
-        Life { dir, seed, workers, steps: 0, model, rack: Arc::default(), spa: None }
+        RECV_WRITE_BATCH_SIZE.set(BATCH);
+        let (dir, size) = (dir.to_owned(), if model.scarce { SMALL } else { SIZE });
+        SoakPool { dir, size, seed, workers, steps: 0, model, rack: Arc::new(Rack::on(power)), spa: None }
     }
 
-    /// Creates a pool on images in the directory `dir`, with `workers` I/O workers.
+    /// Creates the pool on new images.
     ///
     /// # Errors
     /// [`Failure`]: an image can't be created, or the pool can't be created.
-    pub fn begin(dir: &Path, terms: Terms, workers: usize) -> Result<Life, Failure> {
-        let mut life = Life::of(dir, terms, workers);
-        let Terms { shape, seed, .. } = terms;
+    pub(super) fn create(&mut self, shape: Shape) -> Result<(), Failure> {
+        let (dir, size) = (&self.dir, self.size);
+        std::fs::create_dir_all(dir)?;
         let count: usize = shape.tops.iter().map(|(.., count)| count).sum();
         let paths: Vec<PathBuf> = (0..count + shape.spares).map(|n| dir.join(image(n))).collect();
-        paths.iter().try_for_each(|p| File::create(p)?.set_len(SIZE))?;
+        paths.iter().try_for_each(|p| File::create(p)?.set_len(size))?;
         let mut rest = paths.into_iter().map(|path| NewLeaf { path });
         let vdevs = shape.tops.iter().map(|(shape, bias, count)| NewVdev {
             shape: *shape,
@@ -139,7 +136,7 @@ impl Life {
             leaves: rest.by_ref().take(*count).collect(),
         });
         let vdevs = vdevs.collect();
-        let new = NewPool { name: Model::POOL.into(), vdevs, ashift: None, force: true };
+        let new = NewPool { name: self.model.name().into(), vdevs, ashift: None, force: true };
         let features: Vec<&'static Feature> = FEATURES.iter().filter(|f| f.can_write()).collect();
         let contents = file_system();
         let begin = Beginning {
@@ -150,8 +147,8 @@ impl Life {
             temporary_name: None,
             version: 5000,
         };
-        let Resources { workers: threads, world } = life.resources(seed);
-        let rack = &life.rack;
+        let Resources { workers: threads, world } = self.resources(self.seed);
+        let rack = &self.rack;
         let claimer = |path: &Path| claim_file(path).map(|(image, kind)| (rack.around(image), kind));
         let setting = Setting {
             host: &host(),
@@ -166,35 +163,8 @@ impl Life {
         let live = spa.writer().ok_or("the pool is not open for writing")?;
         live.vdevs().add_aux(&spares, &[], true, &claimer)?;
         live.scans().limit_slices(SLICE);
-        life.spa = Some(Arc::new(spa));
-        Ok(life)
-    }
-
-    /// Continues a life with the pool that a killed actor left.
-    ///
-    /// The pool must show the state after `steps` steps, or after one more.
-    ///
-    /// # Errors
-    /// [`Failure`]: the pool shows another state, or can't be opened.
-    pub fn resume(dir: &Path, terms: Terms, workers: usize, steps: u64) -> Result<Life, Failure> {
-        let mut life = Life::of(dir, terms, workers);
-        let seed = terms.seed;
-        (0..steps).for_each(|n| drop(life.model.step(dice(seed, n))));
-        life.steps = steps;
-        life.set_moods();
-        let seen = life.look().map_err(|e| format!("as it was left: {}", chain(&*e)))?;
-        if seen != bare(life.model.seen()) {
-            let op = life.model.step(dice(seed, steps));
-            life.steps += 1;
-            life.compare(&seen).map_err(|e| format!("after {steps} steps, and {op:?} begun: {e}"))?;
-        }
-        life.import().map_err(|e| format!("when it is imported: {}", chain(&*e)))?;
-        Ok(life)
-    }
-
-    /// Number of steps done.
-    pub fn steps(&self) -> u64 {
-        self.steps
+        self.spa = Some(Arc::new(spa));
+        Ok(())
     }
 
     /// The options of an import.
@@ -231,26 +201,21 @@ impl Life {
         if let Some(live) = spa.writer() {
             live.scans().limit_slices(SLICE);
         }
-        unlock(self.spa.insert(Arc::new(spa)).writer().ok_or("the pool is not open for writing")?.dsl())
+        self.spa = Some(Arc::new(spa));
+        self.drop_filler()?;
+        self.unlock()
     }
 
-    /// Does the next step. The step is on disk when this returns.
-    ///
-    /// # Errors
-    /// [`Failure`]: the pool refuses the step. The model chooses only steps that the pool must
-    /// accept.
-    pub fn step(&mut self) -> Result<Op, Failure> {
-        let op = self.model.step(dice(self.seed, self.steps));
-        self.perform(&op).map_err(|e| format!("step {}, {op:?}: {}", self.steps, chain(&*e)))?;
-        self.steps += 1;
-        Ok(op)
+    /// Loads the keys of all encrypted datasets.
+    pub(super) fn unlock(&self) -> Result<(), Failure> {
+        unlock(self.live()?.dsl())
     }
 
     pub(super) fn live(&self) -> Result<&PoolWriter, Failure> {
         self.spa.as_deref().and_then(Spa::writer).ok_or_else(|| "the pool is not open for writing".into())
     }
 
-    fn run(&self, task: impl SyncTask + Send + 'static) -> Result<(), Failure> {
+    pub(super) fn run(&self, task: impl SyncTask + Send + 'static) -> Result<(), Failure> {
         Ok(self.live()?.run(Box::new(task))?)
     }
 
@@ -270,31 +235,18 @@ impl Life {
         Ok(live.txgs().wait_synced(txg)?)
     }
 
-    /// Sends a snapshot, and receives it into a head.
-    fn receive(&self, snapshot: &str, base: Option<&str>, to: &str) -> Result<(), Failure> {
-        let live = self.live()?;
-        let from = live.dsl().dataset(snapshot)?;
-        let base = base.map(|base| live.dsl().dataset(base)).transpose()?;
-        let origin = base.map(|base| Origin::of_snapshot(&from, &base)).transpose()?;
-        // Each form has its turn. Micro ZAPs are small here.
-        let forms = Forms { compressed: self.steps.is_multiple_of(2), ..Forms::default() };
-        let mut stream = Vec::new();
-        send(&from, &Options { origin, forms, ..Options::default() }, &mut stream)?;
-        let (_, short) = snapshot.split_once('@').ok_or("it names no snapshot")?;
-        let name = format!("{to}@{short}");
-        let options = ReceiveOptions { name, force: true, ..ReceiveOptions::default() };
-        let spa = self.spa.as_ref().ok_or("the pool is not open")?;
-        Ok(Receiving::new(spa, &stream[..], &options)?.finish()?)
-    }
-
-    fn perform(&mut self, op: &Op) -> Result<(), Failure> {
+    /// Does a step that only this pool takes part in.
+    ///
+    /// # Errors
+    /// [`Failure`]: the pool refuses it.
+    pub(super) fn perform(&mut self, op: &Op) -> Result<(), Failure> {
         match op.clone() {
             Op::Create(name) => {
                 let (contents, props) = (Arc::new(file_system()), Vec::new());
                 self.run(Create { name, contents, props, crypt: None, enforce_limits: false })
             }
             Op::Write { head, object, offset, len, seed } => self.change(&head, len, |owned, tx| {
-                self::object(owned, tx, object)?.write_at(tx, offset, &model::bytes(seed, len))?;
+                self.object(owned, tx, object)?.write_at(tx, offset, &model::bytes(seed, len))?;
                 Ok(())
             }),
             Op::Remove(head, object) => self
@@ -308,7 +260,6 @@ impl Life {
             Op::Rollback(name) => self.run(Rollback { name, to: None }),
             Op::Rename(old, new) => self.run(Rename { old, new, enforce_limits: false }),
             Op::Destroy(name) => self.run(DestroyHead { name }),
-            Op::Receive { snapshot, base, to } => self.receive(&snapshot, base.as_deref(), &to),
             Op::Set(name, prop, value) => {
                 let context = Context { kind: Kind::Filesystem, creating: false, max_block: 1 << 20 };
                 let props = vec![setting(prop, value, context)?];
@@ -321,7 +272,7 @@ impl Life {
             }
             Op::Share(head, from, to) => self.change(&head, 1 << 17, |owned, tx| {
                 let source = owned.objset().dnode(ObjNum(FIRST + from))?;
-                let target = object(owned, tx, to)?;
+                let target = self.object(owned, tx, to)?;
                 target.free_range(tx, 0, u64::MAX)?;
                 let blocks = source.max_size().div_ceil(source.block_size());
                 target.clone_blocks(tx, BlkId(0), &source, BlkId(0), blocks)?;
@@ -347,27 +298,33 @@ impl Life {
                 self.export()?;
                 self.import_at(there)
             }
+            Op::Receive(_)
+            | Op::Break(..)
+            | Op::Cramped(..)
+            | Op::Resume(_)
+            | Op::GiveUp(_)
+            | Op::Second(_) => Err("two pools may take part in it".into()),
         }
     }
 
-    /// Removes all faults, exports the pool and checks its contents.
-    ///
-    /// # Errors
-    /// [`Failure`]: a device or block is still damaged, the contents differ from the model, or the
-    /// pool can't be exported.
-    pub fn finish(&mut self) -> Result<(), Failure> {
-        for op in self.model.ends() {
-            self.perform(&op).map_err(|e| format!("in the end, {op:?}: {}", chain(&*e)))?;
+    /// An object of the model. It is created if it does not exist.
+    fn object(&self, owned: &dsl::Owned, tx: &dmu::Tx, object: u64) -> dmu::Result<dmu::Dnode> {
+        let number = ObjNum(FIRST + object);
+        match owned.objset().dnode(number) {
+            Err(dmu::Error::NoSuchObject { .. }) => {
+                let block_size = if self.model.is_large(object) { LARGE } else { 1 << 14 };
+                let spec = NewObject { block_size, ..NewObject::new(DmuType::PLAIN_FILE_CONTENTS) };
+                owned.objset().claim_object(tx, number, &spec)
+            }
+            found => found,
         }
-        self.export()?;
-        self.check()
     }
 
     /// Exports the pool.
     ///
     /// # Errors
     /// [`Failure`]: the pool is not open for writing, or has stopped.
-    pub fn export(&mut self) -> Result<(), Failure> {
+    pub(super) fn export(&mut self) -> Result<(), Failure> {
         if let Some(spa) = self.spa.take() {
             spa.writer().ok_or("the pool is not open for writing")?.export()?;
         }
@@ -378,12 +335,12 @@ impl Life {
     ///
     /// # Errors
     /// [`Failure`]: they differ, or the pool can't be read.
-    pub fn check(&self) -> Result<(), Failure> {
+    pub(super) fn check(&self) -> Result<(), Failure> {
         self.compare(&self.look()?)
     }
 
-    fn compare(&self, seen: &BTreeMap<String, Contents>) -> Result<(), Failure> {
-        let wanted = bare(self.model.seen());
+    pub(super) fn compare(&self, seen: &BTreeMap<String, Contents>) -> Result<(), Failure> {
+        let wanted = self.wanted();
         if *seen == wanted {
             return Ok(());
         }
@@ -393,8 +350,13 @@ impl Life {
         Err(format!("wanted {}; found {}; contents differ: {differ:?}", names(&wanted), names(seen)).into())
     }
 
+    /// What the pool must hold.
+    pub(super) fn wanted(&self) -> BTreeMap<String, Contents> {
+        bare(self.model.seen())
+    }
+
     /// What the pool on the images holds.
-    fn look(&self) -> Result<BTreeMap<String, Contents>, Failure> {
+    pub(super) fn look(&self) -> Result<BTreeMap<String, Contents>, Failure> {
         let scan = spa::discover(&[&self.dir]);
         let candidate = scan.pools.first().ok_or("the pool is gone")?;
         let spa = import(candidate, &self.options(), &host(), &SystemClock).map_err(|f| chain(&f.error))?;
@@ -402,45 +364,69 @@ impl Life {
         let dsl = Dsl::open(spa.mos().clone(), options)?;
         spa.mos().objset().cache().zio().set_keys(dsl.keys().clone());
         unlock(&dsl)?;
-        let mut out = BTreeMap::new();
-        let listing = dsl::ListOptions { snapshots: true, ..dsl::ListOptions::default() };
-        for dataset in dsl.list_sorted(None, &listing)?.whole()? {
-            // A receive that was killed leaves a part, until the pool is next written.
-            if dataset.is_inconsistent() {
-                continue;
-            }
-            let mut contents = Contents::new();
-            let os = dataset.objset()?.ok_or("a dataset without contents")?;
-            for object in 1..=model::OBJECTS {
-                match os.dnode(ObjNum(FIRST + object)) {
-                    Ok(dn) => {
-                        let mut bytes = vec![0; dn.max_size() as usize];
-                        dn.read_at(0, &mut bytes)?;
-                        contents.insert(object, bytes);
-                    }
-                    Err(dmu::Error::NoSuchObject { .. }) => {}
-                    Err(e) => return Err(e.into()),
-                }
-            }
-            out.insert(dataset.name(), contents);
-        }
-        Ok(bare(out))
+        see(&dsl, None)
     }
 
-    /// A hash of all images. With one worker, the same seed gives the same hash.
-    ///
-    /// # Errors
-    /// [`std::io::Error`]: the directory or an image can't be read.
-    pub fn digest(&self) -> std::io::Result<String> {
+    /// What the imported pool holds in a head and its snapshots. Nothing, if there is no such head.
+    pub(super) fn see(&self, head: &str) -> Result<BTreeMap<String, Contents>, Failure> {
+        let live = self.live()?;
+        match live.read(|dsl| see(dsl, Some(head))) {
+            Err(e) if matches!(e.downcast_ref(), Some(dsl::Error::NoSuchDataset { .. })) => {
+                Ok(BTreeMap::new())
+            }
+            seen => seen,
+        }
+    }
+
+    /// Compares a head of the imported pool with the model.
+    pub(super) fn compare_head(&self, head: &str) -> Result<(), Failure> {
+        let (seen, mut wanted) = (self.see(head)?, self.wanted());
+        wanted.retain(|name, _| name.split('@').next() == Some(head));
+        let names = |of: &BTreeMap<String, Contents>| of.keys().cloned().collect::<Vec<_>>().join(" ");
+        match seen == wanted {
+            true => Ok(()),
+            false => Err(format!("wanted {}; found {}", names(&wanted), names(&seen)).into()),
+        }
+    }
+
+    /// Feeds all images to a hash.
+    pub(super) fn hash(&self, hash: &mut blake3::Hasher) -> std::io::Result<()> {
         let mut paths: Vec<PathBuf> =
             std::fs::read_dir(&self.dir)?.map(|e| Ok(e?.path())).collect::<std::io::Result<_>>()?;
         paths.sort();
-        let mut hash = blake3::Hasher::new();
-        for path in paths {
+        for path in paths.iter().filter(|path| path.is_file()) {
             hash.update(&std::fs::read(path)?);
         }
-        Ok(hash.finalize().to_hex().to_string())
+        Ok(())
     }
+}
+
+/// What the datasets hold, or a head and its snapshots.
+fn see(dsl: &Dsl, head: Option<&str>) -> Result<BTreeMap<String, Contents>, Failure> {
+    let mut out = BTreeMap::new();
+    let listing = dsl::ListOptions { snapshots: true, ..dsl::ListOptions::default() };
+    let below = head.map(|head| Ok::<_, dsl::Error>(dsl.dataset(head)?.dir().clone())).transpose()?;
+    for dataset in dsl.list_sorted(below, &listing)?.whole()? {
+        // A receive that was interrupted leaves a part.
+        if dataset.is_inconsistent() || dataset.name().contains(&format!("/{FILLER}")) {
+            continue;
+        }
+        let mut contents = Contents::new();
+        let os = dataset.objset()?.ok_or("a dataset without contents")?;
+        for object in 1..=model::OBJECTS {
+            match os.dnode(ObjNum(FIRST + object)) {
+                Ok(dn) => {
+                    let mut bytes = vec![0; dn.max_size() as usize];
+                    dn.read_at(0, &mut bytes)?;
+                    contents.insert(object, bytes);
+                }
+                Err(dmu::Error::NoSuchObject { .. }) => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
+        out.insert(dataset.name(), contents);
+    }
+    Ok(bare(out))
 }
 
 /// Loads the keys of all encrypted datasets.
@@ -452,29 +438,6 @@ fn unlock(dsl: &Dsl) -> Result<(), Failure> {
         }
     }
     Ok(())
-}
-
-/// An object of the model. It is created if it does not exist.
-fn object(owned: &dsl::Owned, tx: &dmu::Tx, object: u64) -> dmu::Result<dmu::Dnode> {
-    let number = ObjNum(FIRST + object);
-    match owned.objset().dnode(number) {
-        Err(dmu::Error::NoSuchObject { .. }) => {
-            let spec = NewObject { block_size: 1 << 14, ..NewObject::new(DmuType::PLAIN_FILE_CONTENTS) };
-            owned.objset().claim_object(tx, number, &spec)
-        }
-        found => found,
-    }
-}
-
-/// The first steps of a life.
-pub fn plan(terms: Terms, steps: u64) -> Vec<Op> {
-    let mut model = Model::new(terms);
-    (0..steps).map(|n| model.step(dice(terms.seed, n))).collect()
-}
-
-/// The seed of a step.
-fn dice(seed: u64, step: u64) -> u64 {
-    SplitMix(seed ^ step.wrapping_mul(0xa076_1d64_78bd_642f)).roll()
 }
 
 /// The contents without the zeros at the ends of objects, as the size of an object is a whole
@@ -496,11 +459,21 @@ mod tests {
     use spa::engine::AttachTerms;
     use vdev::{Limit, Symptom};
 
-    use super::super::slots::DeviceOp;
+    use super::super::Terms;
+    use super::super::slots::{DeviceOp, Faults};
     use super::*;
 
+    /// A new pool without faults.
+    fn pool(dir: &Path, shape: usize, seed: u64, workers: usize) -> SoakPool {
+        let shape = Shape::ALL[shape];
+        let terms = Terms { shape, seed, faults: Faults::None, streams: false, second: None };
+        let mut pool = SoakPool::new(dir, seed, workers, Model::first(&terms), &Arc::default());
+        pool.create(shape).unwrap();
+        pool
+    }
+
     /// Applies a chosen step to the model and to the pool.
-    fn meet(life: &mut Life, op: Op) {
+    fn meet(life: &mut SoakPool, op: Op) {
         life.model.apply(&op);
         life.perform(&op).unwrap();
     }
@@ -510,8 +483,7 @@ mod tests {
     #[test]
     fn a_resilver_finds_too_much() {
         let dir = tempfile::tempdir().unwrap();
-        let terms = Terms { shape: Shape::ALL[3], seed: 20_261_814, faults: Faults::None, streams: false };
-        let mut life = Life::begin(dir.path(), terms, 2).unwrap();
+        let mut life = pool(dir.path(), 3, 20_261_814, 2);
         let head = format!("{}/full", Model::POOL);
         meet(&mut life, Op::Create(head.clone()));
         for object in 1..=model::OBJECTS {
@@ -540,9 +512,8 @@ mod tests {
     #[test]
     fn a_spare_amid_a_detach() {
         let dir = tempfile::tempdir().unwrap();
-        let terms = Terms { shape: Shape::ALL[1], seed: 20_261_923, faults: Faults::None, streams: false };
-        let mut life = Life::begin(dir.path(), terms, 2).unwrap();
-        let guid_of = |life: &Life, device: usize| {
+        let mut life = pool(dir.path(), 1, 20_261_923, 2);
+        let guid_of = |life: &SoakPool, device: usize| {
             let root = life.live().unwrap().config().vdev_tree.clone().unwrap();
             let path = dir.path().join(image(device));
             root.leaves().find(|leaf| leaf.path.as_deref() == path.to_str().map(str::as_bytes)).unwrap().guid
@@ -572,8 +543,7 @@ mod tests {
     #[test]
     fn other_guids_at_each_import() {
         let dir = tempfile::tempdir().unwrap();
-        let terms = Terms { shape: Shape::ALL[0], seed: 20_261_402, faults: Faults::None, streams: false };
-        let mut life = Life::begin(dir.path(), terms, 1).unwrap();
+        let mut life = pool(dir.path(), 0, 20_261_402, 1);
         let mut guid_of_new = |name: &str| {
             // The pool is not exported, so its labels still say that it is in use.
             life.spa = None;

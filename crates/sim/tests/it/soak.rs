@@ -1,12 +1,15 @@
 //! The soak, in short. `make soak` runs it at length, with kills.
 
-use sim::soak::{Faults, Life, Op, Shape, Terms, plan};
-use std::collections::BTreeSet;
+use sim::crash::SplitMix;
+use sim::soak::{Faults, Life, Op, Second, Shape, Terms, plan};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// The digest of a life in this directory. The labels contain its path.
 fn live(dir: &Path, shape: Shape, seed: u64, steps: u64) -> String {
-    let mut life = Life::begin(dir, Terms { shape, seed, faults: Faults::None, streams: false }, 1).unwrap();
+    let mut life =
+        Life::begin(dir, Terms { shape, seed, faults: Faults::None, streams: false, second: None }, 1)
+            .unwrap();
     (0..steps).for_each(|_| drop(life.step().unwrap()));
     life.export().unwrap();
     life.check().unwrap();
@@ -25,7 +28,7 @@ fn same_seed_same_bytes() {
 #[test]
 fn goes_on() {
     let dir = tempfile::tempdir().unwrap();
-    let terms = Terms { shape: Shape::ALL[2], seed: 11, faults: Faults::None, streams: false };
+    let terms = Terms { shape: Shape::ALL[2], seed: 11, faults: Faults::None, streams: false, second: None };
     let mut life = Life::begin(dir.path(), terms, 2).unwrap();
     (0..25).for_each(|_| drop(life.step().unwrap()));
     // The pool is not exported, so its labels still say that it is in use.
@@ -55,7 +58,7 @@ fn survive(terms: Terms, steps: u64, between: u64) {
 
 /// Terms with the kinds of faults that existed when the seed was found.
 fn early(shape: usize, seed: u64) -> Terms {
-    Terms { shape: Shape::ALL[shape], seed, faults: Faults::Early, streams: false }
+    Terms { shape: Shape::ALL[shape], seed, faults: Faults::Early, streams: false, second: None }
 }
 
 /// Goal: device faults within the redundancy lose nothing, and none is left in the end. The pool is
@@ -90,7 +93,7 @@ fn a_spare_before_a_detach() {
 /// The latest kinds are lost writes, sequential rebuilds, and random bytes in labels, while the
 /// pool is in use or exported.
 fn survive_all(shape: usize, seed: u64, steps: u64, between: u64, wanted: &[&str]) {
-    let terms = Terms { shape: Shape::ALL[shape], seed, faults: Faults::All, streams: false };
+    let terms = Terms { shape: Shape::ALL[shape], seed, faults: Faults::All, streams: false, second: None };
     let befell: BTreeSet<&str> = plan(terms, steps)
         .iter()
         .filter_map(|op| match op {
@@ -128,12 +131,77 @@ fn spoiled_labels_of_a_disk() {
 /// contents of the model, also after their pool was not exported.
 #[test]
 fn streams_between_heads() {
-    let terms = Terms { shape: Shape::ALL[1], seed: 53, faults: Faults::None, streams: true };
+    let terms = Terms { shape: Shape::ALL[1], seed: 53, faults: Faults::None, streams: true, second: None };
     let steps = plan(terms, 160);
     let received = |onto: bool| {
-        let is_it = |op: &&Op| matches!(op, Op::Receive { base, .. } if base.is_some() == onto);
+        let is_it = |op: &&Op| matches!(op, Op::Receive(t) if t.base.is_some() == onto);
         steps.iter().filter(is_it).count()
     };
     assert!(received(false) >= 3 && received(true) >= 2, "{} and {}", received(false), received(true));
     survive(terms, 160, 31);
+}
+
+/// Lives a life of two pools. In about every fifth step, the power fails at any write.
+///
+/// Returns what happened to receives.
+fn survive_crashes(terms: Terms, steps: u64) -> BTreeMap<&'static str, u64> {
+    let dir = tempfile::tempdir().unwrap();
+    let mut dice = SplitMix(terms.seed);
+    let mut life = Life::begin(dir.path(), terms, 2).unwrap();
+    let mut happened = BTreeMap::new();
+    let mut note = |life: &Life| {
+        life.happened().into_iter().for_each(|(what, count)| *happened.entry(what).or_default() += count);
+    };
+    while life.steps() < steps {
+        if dice.below(5) == 0 {
+            note(&life);
+            let done = life.steps();
+            life.crash(dice.below(400));
+            life = Life::resume(dir.path(), terms, 2, done).unwrap();
+        } else {
+            life.step().unwrap();
+        }
+    }
+    note(&life);
+    life.finish().unwrap();
+    happened
+}
+
+fn two_pools(shape: usize, seed: u64, second: Second) -> Terms {
+    Terms { shape: Shape::ALL[shape], seed, faults: Faults::None, streams: true, second: Some(second) }
+}
+
+/// How many steps of a plan are of a kind.
+fn count(plan: &[Op], is_it: fn(&Op) -> bool) -> usize {
+    plan.iter().filter(|op| is_it(op)).count()
+}
+
+/// Goal: what one pool sends and the other receives is what the models say, whenever the power
+/// fails: streams in all forms, raw ones, several snapshots at once, interrupted ones.
+#[test]
+fn streams_between_pools() {
+    let (terms, steps) = (two_pools(1, 67, Second::Ample), 120);
+    let plan = plan(terms, steps);
+    let kinds: [fn(&Op) -> bool; 6] = [
+        |op| matches!(op, Op::Receive(t) if t.base.is_some() && t.to.starts_with("copy")),
+        |op| matches!(op, Op::Receive(t) if t.snapshot.starts_with("copy")),
+        |op| matches!(op, Op::Receive(t) if t.forms.raw),
+        |op| matches!(op, Op::Break(..)),
+        |op| matches!(op, Op::Resume(_)),
+        |op| matches!(op, Op::GiveUp(_)),
+    ];
+    let counts = kinds.map(|is_it| count(&plan, is_it));
+    assert!(counts.iter().all(|n| *n >= 2), "{counts:?}");
+    let happened = survive_crashes(terms, steps);
+    assert!(happened.contains_key("crashed, kept"), "{happened:?}");
+}
+
+/// Goal: a receive that runs out of space loses nothing, and can be resumed once there is space.
+#[test]
+fn streams_without_space() {
+    let (terms, steps) = (two_pools(0, 38, Second::Scarce), 70);
+    let cramped = count(&plan(terms, steps), |op| matches!(op, Op::Cramped(..)));
+    assert!(cramped >= 4, "{cramped}");
+    let happened = survive_crashes(terms, steps);
+    assert!(happened.contains_key("out of space, kept"), "{happened:?}");
 }
