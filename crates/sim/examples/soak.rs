@@ -5,11 +5,12 @@
 //! | `soak MINUTES [SEED]` | lives of changing shape and seed, with kills |
 //! | `soak life SHAPE SEED DIR` | one life, in a directory that is kept |
 //! | `soak plan SHAPE SEED` | prints the steps of a life |
-//! | `soak act DIR SHAPE SEED STEPS UNTIL WRITES` | the actor: continues after STEPS steps, prints each done; in step UNTIL, the power fails after WRITES writes |
+//! | `soak act DIR SHAPE SEED STEPS UNTIL WRITES` | the actor: continues after STEPS steps |
 //! | `soak finish DIR SHAPE SEED` | removes all faults of a pool at the end of its life |
 //!
-//! The seed of a life also determines whether it has a second pool ([`Second`]). `SOAK_OF` names one
-//! kind of lives: `one`, `ample` or `scarce`.
+//! The seed of a life also determines whether it has a second pool ([`Second`]). `SOAK_OF` names
+//! one kind of lives: `one`, `ample` or `scarce`. The actor prints the number of each step done. In
+//! the step UNTIL, its power fails after WRITES writes, if WRITES is not 0.
 //!
 //! An actor in a process of its own lives each life. It is killed at random, and a new actor
 //! continues from the pool that it left. After each kill the pool is compared with the model. At

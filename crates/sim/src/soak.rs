@@ -19,8 +19,8 @@
 //! Never more devices suffer than redundancy makes up for. Writes that a device was not requested
 //! to flush are lost with the actor (private module `disk`).
 //!
-//! With a second pool (private modules `streams` and `receives`), snapshots of one pool are received
-//! in the other. Each pool has its own devices, faults and model:
+//! With a second pool (private modules `streams` and `receives`), snapshots of one pool are
+//! received in the other. Each pool has its own devices, faults and model:
 //!
 //! * A whole stream becomes a new head. An increment replaces what is newer than its base.
 //! * Streams break off, and their receives are resumed or given up some steps later.
@@ -40,12 +40,15 @@ mod receives;
 mod shape;
 mod slots;
 mod streams;
+mod terms;
+mod transfer;
 
-pub use life::{Life, Second, Terms, plan};
+pub use life::{Life, plan};
 pub use model::{Model, Op};
 pub use shape::Shape;
 pub use slots::{DeviceOp, Faults};
-pub use streams::Transfer;
+pub use terms::{Second, Terms};
+pub use transfer::Transfer;
 
 /// Any failure ends a soak.
 pub type Failure = Box<dyn std::error::Error>;

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::life::{Second, Terms};
 use super::shape::Shape;
 use super::slots::{DeviceOp, Faults, Slots, image};
-use super::streams::{self, Partial, Transfer};
+use super::terms::{Second, Terms};
+use super::transfer::{Partial, Transfer};
 use crate::crash::SplitMix;
 
 /// The most heads at a time.
@@ -143,8 +143,8 @@ pub enum Op {
     Receive(Transfer),
     /// The same, but the stream breaks off at so many thousandths, and stays to be resumed.
     Break(Transfer, u64),
-    /// The same, but the target first has space for about so many thousandths of the stream. For the
-    /// lowest of them, the receive does not even begin.
+    /// The same, but the target first has space for about so many thousandths of the
+    /// stream. For the lowest of them, the receive does not even begin.
     Cramped(Transfer, u64),
     /// Resume a receive that broke off, with its token.
     Resume(Transfer),
@@ -287,14 +287,18 @@ impl Model {
         self.datasets.heads.iter().filter(|(_, h)| of(h)).map(|(n, _)| n).collect()
     }
 
-    /// Chooses the next step.
-    pub(super) fn choose(&mut self, dice: &mut SplitMix) -> Option<Op> {
+    /// Chooses the next step. `within` chooses a stream within the pool.
+    pub(super) fn choose(
+        &mut self,
+        dice: &mut SplitMix,
+        within: fn(&mut Model, &mut SplitMix) -> Option<Op>,
+    ) -> Option<Op> {
         if self.faults != Faults::None && dice.below(4) == 0 {
             return self.slots.choose(dice, self.faults, self.checkpoint.is_some()).map(Op::Device);
         }
         // A life without streams has the steps that it had before there were any.
         match dice.below(if self.streams { 124 } else { 108 }) {
-            108.. => self.choose_stream(dice),
+            108.. => within(self, dice),
             0..12 => self.choose_new_head(dice),
             kind @ 99..103 => self.choose_for_pool(kind),
             kind @ 54..80 => self.choose_for_snapshots(kind, dice),
@@ -347,13 +351,6 @@ impl Model {
         self.made += 1;
         // A clone must be below its origin's encryption root.
         (self.has_room() && !encrypted).then(|| Op::Clone(full, format!("{}/c{}", self.pool, self.made)))
-    }
-
-    /// A step that sends a snapshot and receives it elsewhere in the pool.
-    fn choose_stream(&mut self, dice: &mut SplitMix) -> Option<Op> {
-        let transfer = streams::choose(self, self, dice)?;
-        self.made += 1;
-        Some(Op::Receive(transfer))
     }
 
     /// Whether an object has large blocks.
@@ -491,14 +488,6 @@ impl Model {
             }
             Op::Destroy(name) => drop(self.datasets.heads.remove(name)),
             Op::Set(..) | Op::Reimport => {}
-            Op::Receive(_)
-            | Op::Break(..)
-            | Op::Cramped(..)
-            | Op::Resume(_)
-            | Op::GiveUp(_)
-            | Op::Second(_) => {
-                unreachable!("what two pools may take part in is applied to both")
-            }
             Op::Checkpoint => self.checkpoint = Some(self.datasets.clone()),
             Op::Discard => self.checkpoint = None,
             Op::Device(op) => self.slots.apply(op),
@@ -506,6 +495,7 @@ impl Model {
                 self.datasets = self.checkpoint.take().expect("a step is chosen among what is there");
                 self.slots.rewind();
             }
+            _ => unreachable!("two pools may take part in it"),
         }
     }
 

@@ -24,7 +24,7 @@ use super::Failure;
 use super::life::Life;
 use super::model;
 use super::pool::{FILLER, SoakPool, file_system};
-use super::streams::Transfer;
+use super::transfer::Transfer;
 
 /// Bytes of the filler that are written at once.
 const PIECE: u64 = 1 << 20;

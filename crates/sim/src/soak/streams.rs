@@ -11,30 +11,8 @@
 use stream::Forms;
 
 use super::model::{MOST_PARTS, MOST_SNAPSHOTS, Model, Op, Snap};
+use super::transfer::{Partial, Transfer};
 use crate::crash::SplitMix;
-
-/// A stream of a snapshot, and where it goes. All names are full.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Transfer {
-    /// The snapshot.
-    pub snapshot: String,
-    /// The snapshot that it builds on.
-    pub base: Option<String>,
-    /// The head.
-    pub to: String,
-    /// The forms of its blocks.
-    pub forms: Forms,
-    /// If the receive is interrupted, what came is kept.
-    pub resumable: bool,
-}
-
-/// A part of a stream.
-#[derive(Debug, Clone)]
-pub(super) struct Partial {
-    transfer: Transfer,
-    /// The snapshot, and the one that it builds on ([`Snap::copy`]).
-    copies: (u64, Option<u64>),
-}
 
 /// Chooses a stream of a snapshot of `from`: a whole one, or one onto a head of `to` that has an
 /// earlier snapshot. Newer snapshots of that head are destroyed by it.
@@ -122,10 +100,10 @@ impl Models<'_> {
     }
 
     fn choose(&mut self, dice: &mut SplitMix) -> Option<Op> {
-        let Some(second) = self.second.as_deref_mut() else { return self.first.choose(dice) };
+        let Some(second) = self.second.as_deref_mut() else { return self.first.choose(dice, within) };
         match dice.below(20) {
-            0..9 => self.first.choose(dice),
-            9..12 => second.choose(dice).map(|op| Op::Second(Box::new(op))),
+            0..9 => self.first.choose(dice, within),
+            9..12 => second.choose(dice, within).map(|op| Op::Second(Box::new(op))),
             12..17 => between(self.first, second, dice),
             17 => between(second, self.first, dice),
             _ => self.choose_end(dice),
@@ -171,6 +149,13 @@ impl Models<'_> {
             op => self.first.apply(op),
         }
     }
+}
+
+/// A step that sends a snapshot, and receives it elsewhere in the pool.
+fn within(pool: &mut Model, dice: &mut SplitMix) -> Option<Op> {
+    let transfer = choose(pool, pool, dice)?;
+    pool.made += 1;
+    Some(Op::Receive(transfer))
 }
 
 /// A step that sends a snapshot of one pool to another.
