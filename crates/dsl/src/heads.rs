@@ -601,6 +601,10 @@ impl SyncSink for HeadSink<'_> {
         self.settings.policy(kind, level, Own::of(dnode))
     }
 
+    fn large_dnode(&mut self) {
+        self.begun.insert("large_dnode");
+    }
+
     fn born(&mut self, bp: &Blkptr) {
         self.sums.born += Delta::of(bp, (self.dsize)(bp));
         if bp.is_hole() {

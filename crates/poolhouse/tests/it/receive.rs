@@ -11,7 +11,7 @@ use poolhouse::dsl::ops::create::Create;
 use poolhouse::dsl::ops::key::{NewCrypt, NewKey};
 use poolhouse::ondisk::ObjNum;
 use poolhouse::ondisk::nvlist::{Nvlist, Value};
-use poolhouse::ondisk::replay::{Object, RECORD_SIZE, Record};
+use poolhouse::ondisk::replay::{Object, RECORD_SIZE, Record, features};
 use poolhouse::stream::rewrite::{Change, rewrite};
 use poolhouse::stream::{Forms, Options, Origin, Packet, ReceiveError, ReceiveOptions, Resume};
 use poolhouse::zpl::NewFileSystem;
@@ -275,6 +275,31 @@ fn each_form() {
     for name in ["r/clone@r2", "r/other@r2"] {
         check_files(&pool, name, &fixture.manifest("send-src/tree/k1clone@r2").unwrap());
         assert!(pool.dataset(name.split('@').next().unwrap()).unwrap().dsl().origin().unwrap().is_some());
+    }
+    pool.export().unwrap();
+    testpools::judge(dir.path(), "r");
+}
+
+/// Goal: a dataset that receives dnodes of several slots uses the feature `large_dnode`, as its
+/// sender does. So its own streams say that they have such dnodes, and are received.
+#[test]
+fn large_dnodes_of_a_copy() {
+    let dir = tempfile::tempdir().unwrap();
+    let pool = create(dir.path(), "r");
+    let fs = pool.create_filesystem("r/fs").unwrap();
+    pool.set("r/fs", "dnodesize", "1k").unwrap();
+    fs.create_file("/file").unwrap();
+    pool.snapshot("r/fs@1").unwrap();
+    for [from, to] in [["r/fs@1", "r/copy@1"], ["r/copy@1", "r/again@1"]] {
+        let stream = send(&pool, from, None, PLAIN);
+        let all = records(from, &stream);
+        let Record::Begin(begin) = &all[0].0 else { panic!("{:?}", all[0].0) };
+        assert_ne!(begin.features() & features::LARGE_DNODE, 0, "{from}");
+        assert!(
+            all.iter().any(|(record, _)| matches!(record, Record::Object(r) if r.dn_slots == 2)),
+            "{from}"
+        );
+        receive(&pool, &stream, &into(to));
     }
     pool.export().unwrap();
     testpools::judge(dir.path(), "r");
