@@ -88,7 +88,7 @@ pub struct Model {
     pub(super) taken: u64,
     /// Whether snapshots are sent and received in the pool.
     streams: bool,
-    /// Whether object [`OBJECTS`] has large blocks, and some writes are small.
+    /// Whether objects have blocks and dnodes of many sizes, and object [`OBJECTS`] large blocks.
     pub(super) wide: bool,
     /// The most bytes of an object.
     most_bytes: u64,
@@ -121,6 +121,8 @@ pub enum Op {
         /// The seed of the bytes.
         seed: u64,
     },
+    /// Zero bytes of an object: offset and length.
+    Punch(String, u64, u64, u64),
     /// Free an object.
     Remove(String, u64),
     /// Give an object of a head the contents of another, by block cloning.
@@ -366,9 +368,14 @@ impl Model {
         let offset = dice.below(self.most_bytes / 2);
         let mut len = 1 + dice.below(self.most_bytes / 2);
         let seed = dice.roll();
-        if self.wide && dice.below(6) == 0 {
+        match self.wide.then(|| dice.below(12)) {
             // Alone in its block, this is embedded in the pointer.
-            len = 1 + dice.below(80);
+            Some(0..2) => len = 1 + dice.below(80),
+            Some(2) => {
+                let object = *self.datasets.heads[&head].contents.keys().next()?;
+                return Some(Op::Punch(head, object, offset, len));
+            }
+            _ => {}
         }
         if self.is_large(object) && self.datasets.heads[&head].split {
             object = 1;
@@ -445,6 +452,7 @@ impl Model {
                 held.resize(held.len().max(end), 0);
                 held[*offset as usize..end].copy_from_slice(&bytes(*seed, *len));
             }
+            Op::Punch(head, object, offset, len) => self.punch(head, *object, *offset, *len),
             Op::Remove(head, object) => drop(self.head(head).contents.remove(object)),
             Op::Share(head, from, to) => {
                 let contents = &mut self.head(head).contents;
@@ -497,6 +505,13 @@ impl Model {
             }
             _ => unreachable!("two pools may take part in it"),
         }
+    }
+
+    fn punch(&mut self, head: &str, object: u64, offset: u64, len: u64) {
+        let held = self.head(head).contents.entry(object).or_default();
+        let at = |n: u64| held.len().min(n as usize);
+        let range = at(offset)..at(offset + len);
+        held[range].fill(0);
     }
 
     fn promote(&mut self, name: &str) {

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use codec::crypt::{CryptoSuite, WrappingKey};
 use device::Layer;
-use dmu::NewObject;
+use dmu::{NewObject, Objset};
 use dsl::keys::{KeyFormat, KeyStatus};
 use dsl::ops::clone::Clone as CloneTask;
 use dsl::ops::create::Create;
@@ -44,6 +45,9 @@ const SIZE: u64 = 320 << 20;
 const SMALL: u64 = 112 << 20;
 /// Block size of the object that has large blocks.
 const LARGE: u32 = 256 << 10;
+/// Block sizes of other objects.
+const BLOCKS: [u32; 5] = [512, 4 << 10, 16 << 10, 64 << 10, 128 << 10];
+const MISSING: &str = "an object of the model does not exist";
 /// A head whose snapshot takes up space for a while. It is not part of the model.
 pub(super) const FILLER: &str = "filler";
 /// Number of the model's first object in an object set, above the objects of the file system.
@@ -246,11 +250,17 @@ impl SoakPool {
                 self.run(Create { name, contents, props, crypt: None, enforce_limits: false })
             }
             Op::Write { head, object, offset, len, seed } => self.change(&head, len, |owned, tx| {
-                self.object(owned, tx, object)?.write_at(tx, offset, &model::bytes(seed, len))?;
-                Ok(())
+                let dnode = self.find_or_claim(owned.objset(), tx, object, seed)?;
+                Ok(dnode.write_at(tx, offset, &model::bytes(seed, len))?)
             }),
-            Op::Remove(head, object) => self
-                .change(&head, 1, |owned, tx| Ok(owned.objset().free_object(tx, ObjNum(FIRST + object))?)),
+            Op::Punch(head, object, offset, len) => self.change(&head, 1 << 17, |owned, tx| {
+                let dnode = find(owned.objset(), object, self.model.wide)?.ok_or(MISSING)?;
+                Ok(dnode.free_range(tx, offset, len)?)
+            }),
+            Op::Remove(head, object) => self.change(&head, 1, |owned, tx| {
+                let dnode = find(owned.objset(), object, self.model.wide)?.ok_or(MISSING)?;
+                Ok(owned.objset().free_object(tx, dnode.object())?)
+            }),
             Op::Snapshot(names) => self.run(Snapshot { names, ..Snapshot::default() }),
             Op::DestroySnapshot(name) => self.run(DestroySnapshots { names: vec![name], defer: false }),
             Op::Clone(origin, name) => {
@@ -270,14 +280,9 @@ impl SoakPool {
                 let crypt = Some(new_crypt());
                 self.run(Create { name, contents, props, crypt, enforce_limits: false })
             }
-            Op::Share(head, from, to) => self.change(&head, 1 << 17, |owned, tx| {
-                let source = owned.objset().dnode(ObjNum(FIRST + from))?;
-                let target = self.object(owned, tx, to)?;
-                target.free_range(tx, 0, u64::MAX)?;
-                let blocks = source.max_size().div_ceil(source.block_size());
-                target.clone_blocks(tx, BlkId(0), &source, BlkId(0), blocks)?;
-                Ok(())
-            }),
+            Op::Share(head, from, to) => {
+                self.change(&head, 1 << 17, |owned, tx| self.share(owned.objset(), tx, from, to))
+            }
             Op::Reimport => {
                 self.export()?;
                 self.check()?;
@@ -298,26 +303,48 @@ impl SoakPool {
                 self.export()?;
                 self.import_at(there)
             }
-            Op::Receive(_)
-            | Op::Break(..)
-            | Op::Cramped(..)
-            | Op::Resume(_)
-            | Op::GiveUp(_)
-            | Op::Second(_) => Err("two pools may take part in it".into()),
+            _ => Err("two pools may take part in it".into()),
         }
     }
 
-    /// An object of the model. It is created if it does not exist.
-    fn object(&self, owned: &dsl::Owned, tx: &dmu::Tx, object: u64) -> dmu::Result<dmu::Dnode> {
-        let number = ObjNum(FIRST + object);
-        match owned.objset().dnode(number) {
-            Err(dmu::Error::NoSuchObject { .. }) => {
-                let block_size = if self.model.is_large(object) { LARGE } else { 1 << 14 };
-                let spec = NewObject { block_size, ..NewObject::new(DmuType::PLAIN_FILE_CONTENTS) };
-                owned.objset().claim_object(tx, number, &spec)
+    /// Gives an object the blocks of another.
+    fn share(&self, os: &Objset, tx: &dmu::Tx, from: u64, to: u64) -> Result<(), Failure> {
+        let source = find(os, from, self.model.wide)?.ok_or(MISSING)?;
+        let target = match find(os, to, self.model.wide)? {
+            Some(target) if target.block_size() == source.block_size() => target,
+            found => {
+                if let Some(other) = found {
+                    os.free_object(tx, other.object())?;
+                }
+                let spec = spec(source.block_size() as u32);
+                os.claim_object(tx, ObjNum(numbers(to, self.model.wide).start), &spec)?
             }
-            found => found,
+        };
+        target.free_range(tx, 0, u64::MAX)?;
+        let blocks = source.max_size().div_ceil(source.block_size());
+        target.clone_blocks(tx, BlkId(0), &source, BlkId(0), blocks)?;
+        Ok(())
+    }
+
+    /// An object of the model. It is created if it does not exist.
+    fn find_or_claim(&self, os: &Objset, tx: &dmu::Tx, object: u64, seed: u64) -> dmu::Result<dmu::Dnode> {
+        if let Some(dnode) = find(os, object, self.model.wide)? {
+            return Ok(dnode);
         }
+        let numbers = numbers(object, self.model.wide);
+        if !self.model.wide {
+            return os.claim_object(tx, ObjNum(numbers.start), &spec(1 << 14));
+        }
+        let mut dice = SplitMix(seed);
+        let block_size = if self.model.is_large(object) {
+            LARGE
+        } else {
+            BLOCKS[dice.below(BLOCKS.len() as u64) as usize]
+        };
+        // So an object may lie where a dnode of several slots was before.
+        let number = numbers.start + dice.below(4);
+        let slots = 1 + dice.below(4) as u8;
+        os.claim_object(tx, ObjNum(number), &NewObject { slots, ..spec(block_size) })
     }
 
     /// Exports the pool.
@@ -364,13 +391,13 @@ impl SoakPool {
         let dsl = Dsl::open(spa.mos().clone(), options)?;
         spa.mos().objset().cache().zio().set_keys(dsl.keys().clone());
         unlock(&dsl)?;
-        see(&dsl, None)
+        see(&dsl, None, self.model.wide)
     }
 
     /// What the imported pool holds in a head and its snapshots. Nothing, if there is no such head.
     pub(super) fn see(&self, head: &str) -> Result<BTreeMap<String, Contents>, Failure> {
         let live = self.live()?;
-        match live.read(|dsl| see(dsl, Some(head))) {
+        match live.read(|dsl| see(dsl, Some(head), self.model.wide)) {
             Err(e) if matches!(e.downcast_ref(), Some(dsl::Error::NoSuchDataset { .. })) => {
                 Ok(BTreeMap::new())
             }
@@ -401,8 +428,28 @@ impl SoakPool {
     }
 }
 
+/// The numbers that an object of the model may have.
+fn numbers(object: u64, wide: bool) -> Range<u64> {
+    if wide { FIRST + 8 * object..FIRST + 8 * object + 4 } else { FIRST + object..FIRST + object + 1 }
+}
+
+/// An object of the model, if it exists.
+fn find(os: &Objset, object: u64, wide: bool) -> dmu::Result<Option<dmu::Dnode>> {
+    for number in numbers(object, wide) {
+        match os.dnode(ObjNum(number)) {
+            Err(dmu::Error::NoSuchObject { .. }) => {}
+            found => return found.map(Some),
+        }
+    }
+    Ok(None)
+}
+
+fn spec(block_size: u32) -> NewObject {
+    NewObject { block_size, ..NewObject::new(DmuType::PLAIN_FILE_CONTENTS) }
+}
+
 /// What the datasets hold, or a head and its snapshots.
-fn see(dsl: &Dsl, head: Option<&str>) -> Result<BTreeMap<String, Contents>, Failure> {
+fn see(dsl: &Dsl, head: Option<&str>, wide: bool) -> Result<BTreeMap<String, Contents>, Failure> {
     let mut out = BTreeMap::new();
     let listing = dsl::ListOptions { snapshots: true, ..dsl::ListOptions::default() };
     let below = head.map(|head| Ok::<_, dsl::Error>(dsl.dataset(head)?.dir().clone())).transpose()?;
@@ -414,14 +461,10 @@ fn see(dsl: &Dsl, head: Option<&str>) -> Result<BTreeMap<String, Contents>, Fail
         let mut contents = Contents::new();
         let os = dataset.objset()?.ok_or("a dataset without contents")?;
         for object in 1..=model::OBJECTS {
-            match os.dnode(ObjNum(FIRST + object)) {
-                Ok(dn) => {
-                    let mut bytes = vec![0; dn.max_size() as usize];
-                    dn.read_at(0, &mut bytes)?;
-                    contents.insert(object, bytes);
-                }
-                Err(dmu::Error::NoSuchObject { .. }) => {}
-                Err(e) => return Err(e.into()),
+            if let Some(dnode) = find(&os, object, wide)? {
+                let mut bytes = vec![0; dnode.max_size() as usize];
+                dnode.read_at(0, &mut bytes)?;
+                contents.insert(object, bytes);
             }
         }
         out.insert(dataset.name(), contents);
