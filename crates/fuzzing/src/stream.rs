@@ -1,7 +1,7 @@
 //! Send streams, and the tokens of interrupted ones.
 
 use ondisk::replay::{
-    BACKUP_MAGIC, Begin, Free, FreeObjects, Object, Record, Write, WriteEmbedded, features,
+    BACKUP_MAGIC, Begin, Free, FreeObjects, Object, Record, Redact, Write, WriteEmbedded, features,
 };
 use ondisk::{ByteOrder, CompressKind, Nvlist, Value};
 use stream::rewrite::{Change, rewrite};
@@ -37,33 +37,56 @@ pub fn streams() -> Vec<Vec<u8>> {
     [ByteOrder::Little, ByteOrder::Big].map(package).into_iter().chain([token.to_vec()]).collect()
 }
 
-/// Whole streams of one snapshot, in both byte orders, with most kinds of records.
+/// Whole streams of one snapshot, in both byte orders, with most kinds of records. The last ones are
+/// redacted.
 pub fn snapshots() -> Vec<Vec<u8>> {
-    [ByteOrder::Little, ByteOrder::Big].map(snapshot).to_vec()
+    let orders = [ByteOrder::Little, ByteOrder::Big];
+    orders.map(snapshot).into_iter().chain(orders.map(redacted)).collect()
+}
+
+/// A stream that leaves out a block, as its list says.
+fn redacted(order: ByteOrder) -> Vec<u8> {
+    let version_info = 1 | features::REDACTED << Begin::FEATURES_SHIFT;
+    let mut list = Nvlist::new();
+    list.set("redact_snaps", Value::Uint64Array(vec![8, 9]));
+    let left_out = Redact { object: 3, offset: 512, length: 512, to_guid: 7 };
+    let mut bytes = Vec::new();
+    let mut writer = Writer::new(&mut bytes, order);
+    let written = writer
+        .begin(&Begin { version_info, ..begin() }, &list.encode_xdr())
+        .and_then(|()| writer.write(&object(1, 21, 512), &[]))
+        .and_then(|()| writer.write(&Record::Write(Write { object: 1, kind: 21, ..block() }), &[0; 512]))
+        .and_then(|()| writer.write(&object(3, 19, 512), &[]))
+        .and_then(|()| writer.write(&Record::Write(block()), &[5; 512]))
+        .and_then(|()| writer.write(&Record::Redact(left_out), &[]))
+        .and_then(|()| writer.end(7));
+    written.expect("a Vec takes all");
+    bytes
+}
+
+fn object(object: u64, kind: u32, block_size: u32) -> Record {
+    Record::Object(Object {
+        object,
+        kind,
+        bonus_type: 0,
+        block_size,
+        bonus_len: 0,
+        checksum_type: 0,
+        compress: 0,
+        dn_slots: 1,
+        flags: 0,
+        raw_bonus_len: 0,
+        to_guid: 7,
+        indirect_shift: 0,
+        levels: 0,
+        block_pointers: 0,
+        max_block: 0,
+    })
 }
 
 fn snapshot(order: ByteOrder) -> Vec<u8> {
     let version_info = 1 | features::EMBED_DATA << Begin::FEATURES_SHIFT;
     let begin = Begin { version_info, ..begin() };
-    let object = |object, kind, block_size| {
-        Record::Object(Object {
-            object,
-            kind,
-            bonus_type: 0,
-            block_size,
-            bonus_len: 0,
-            checksum_type: 0,
-            compress: 0,
-            dn_slots: 1,
-            flags: 0,
-            raw_bonus_len: 0,
-            to_guid: 7,
-            indirect_shift: 0,
-            levels: 0,
-            block_pointers: 0,
-            max_block: 0,
-        })
-    };
     let packed = packed_block();
     let mut bytes = Vec::new();
     let mut writer = Writer::new(&mut bytes, order);

@@ -6,11 +6,18 @@
 //!
 //! A pool takes many streams, one after another. So a finding may need those before it.
 
+use std::sync::Arc;
+
+use codec::crypt::{CryptoSuite, WrappingKey};
+use dsl::keys::KeyFormat;
+use dsl::ops::create::Create;
+use dsl::ops::key::{NewCrypt, NewKey};
 use parking_lot::Mutex;
 use poolhouse::ondisk::replay::Record;
-use poolhouse::stream::{Reader, ReceiveOptions, Writer, abort};
+use poolhouse::stream::{Forms, Options, Reader, ReceiveOptions, Writer, abort};
 use poolhouse::{Error, Pool};
 use spa::create::VdevShape;
+use zpl::NewFileSystem;
 
 use crate::crash::{Tape, begin};
 
@@ -21,6 +28,32 @@ const HEAD: &str = "tank/fs";
 
 /// The pool, and how many streams it has taken.
 static POOL: Mutex<Option<(Pool, u64)>> = Mutex::new(None);
+
+/// A raw stream of an encrypted file system: its blocks of dnodes are announced, and it has keys.
+///
+/// # Panics
+/// The pool refuses what a new pool takes.
+pub fn raw() -> Vec<u8> {
+    const FINE: &str = "nothing stands in the way of it";
+    let spa = begin(&Tape::default(), VdevShape::Single, 1, 0, 2);
+    let key = Arc::new(WrappingKey::from_raw([7; 32]));
+    let key = NewKey { format: KeyFormat::Raw, location: Some("prompt".into()), key, salt: 0, iterations: 0 };
+    let crypt = NewCrypt { suite: Some(CryptoSuite::Aes256Gcm), off: false, key: Some(key) };
+    let contents = Arc::new(NewFileSystem::new((1_700_000_000, 0)));
+    let name = HEAD.to_owned();
+    let create = Create { name, contents, props: Vec::new(), crypt: Some(crypt), enforce_limits: false };
+    spa.writer().expect(FINE).run(Box::new(create)).expect(FINE);
+    let pool = Pool::with_spa(spa, None).expect(FINE);
+    let fs = pool.dataset(HEAD).expect(FINE);
+    let file = fs.create_file("/file").expect(FINE);
+    file.write_at(&[5; 3000], 100).expect(FINE);
+    file.sync().expect(FINE);
+    let snapshot = pool.snapshot(&format!("{HEAD}@a")).expect(FINE);
+    let forms = Forms { raw: true, ..Forms::default() };
+    let mut stream = Vec::new();
+    snapshot.send(&Options { forms, ..Options::default() }, &mut stream).expect(FINE);
+    stream
+}
 
 /// Receives the records of a stream, whatever its checksums are.
 ///

@@ -27,7 +27,7 @@ use super::pool::{FILLER, SoakPool, file_system};
 use super::transfer::Transfer;
 
 /// Bytes of the filler that are written at once.
-const PIECE: u64 = 1 << 20;
+const PIECE: u64 = 4 << 20;
 /// Bytes that must be free so that a receive begins, and a little more.
 const TO_BEGIN: u64 = 256 << 10;
 /// Less than this is not written.
