@@ -37,8 +37,8 @@ pub fn streams() -> Vec<Vec<u8>> {
     [ByteOrder::Little, ByteOrder::Big].map(package).into_iter().chain([token.to_vec()]).collect()
 }
 
-/// Whole streams of one snapshot, in both byte orders, with most kinds of records. The last ones are
-/// redacted.
+/// Whole streams of one snapshot, in both byte orders, with most kinds of records. The last ones
+/// are redacted.
 pub fn snapshots() -> Vec<Vec<u8>> {
     let orders = [ByteOrder::Little, ByteOrder::Big];
     orders.map(snapshot).into_iter().chain(orders.map(redacted)).collect()
