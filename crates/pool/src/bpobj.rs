@@ -165,11 +165,11 @@ impl Deadlist {
         if self.old {
             return Ok(out);
         }
-        let bad = Error::corrupt(self.object);
-        for e in mos.entries(self.object)? {
-            let e = e?;
-            let mintxg = u64::from_str_radix(&e.name_lossy(), 16)
-                .map_err(|_| bad(Corrupt::Shape { what: "deadlist", why: "a name is no txg" }))?;
+        let bad = || Corrupt::Shape { what: "deadlist", why: "a name is no txg" };
+        for e in mos.zap(self.object)?.all()? {
+            let name = std::str::from_utf8(e.name()).ok();
+            let mintxg = name.and_then(|name| u64::from_str_radix(name, 16).ok());
+            let mintxg = mintxg.ok_or_else(|| Error::corrupt(self.object)(bad()))?;
             out.insert(mintxg, ObjNum(e.value.first().unwrap_or(0)));
         }
         Ok(out)

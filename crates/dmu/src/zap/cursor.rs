@@ -1,6 +1,6 @@
 //! Cursors over ZAPs (`zap_cursor_t`).
 
-use super::{Key, Shape, Value, View, Zap};
+use super::{Key, MicroSlot, Shape, Value, View, Zap};
 use crate::Result;
 use device::Block;
 use ondisk::Corrupt;
@@ -86,12 +86,34 @@ impl Cursor {
         let v = zap.see();
         let found = match &v.shape {
             Shape::Micro { .. } => self.next_micro(&v, at)?,
-            Shape::Fat(h) => self.next_fat(&v, h, at)?,
+            // A leaf of a ZAP that doesn't change need not be looked up again.
+            Shape::Fat(h) => self.next_fat(&v, h, at, v.head.is_some())?,
         };
         if found.is_none() {
             self.at = None;
         }
         Ok(found)
+    }
+
+    /// All entries from here on. The ZAP doesn't change meanwhile.
+    pub(super) fn rest(mut self) -> Result<Vec<Entry>> {
+        let zap = self.zap.clone();
+        let v = zap.see();
+        let mut all = Vec::new();
+        while let Some(at) = self.at {
+            let found = match &v.shape {
+                Shape::Micro { .. } => {
+                    self.rest_micro(&v, at, &mut all)?;
+                    None
+                }
+                Shape::Fat(h) => self.next_fat(&v, h, at, true)?,
+            };
+            match found {
+                Some(entry) => all.push(entry),
+                None => break,
+            }
+        }
+        Ok(all)
     }
 
     /// Moves past an entry, and checks that its position differs from that of the next one.
@@ -111,20 +133,40 @@ impl Cursor {
         let index = zap.micro_index(v)?;
         let i = index.partition_point(|s| (s.hash, s.cd) < at);
         let Some(s) = index.get(i) else { return Ok(None) };
-        let gone = || Corrupt::Shape { what: "micro ZAP", why: "an indexed slot is free" };
         let head = zap.head(v)?;
-        let e = MicroZap::parse(&head).and_then(|z| z.entry(s.slot)?.ok_or_else(gone));
-        let e = e.map_err(|e| zap.corrupt(e))?;
-        let next = self.step(v, s.hash, s.cd)?;
-        Ok(Some(Entry { key: Key::Name(e.name.to_vec()), value: Value::word(e.value), next }))
+        let micro = MicroZap::parse(&head).map_err(|e| zap.corrupt(e))?;
+        self.micro_entry(v, &micro, s).map(Some)
     }
 
-    fn next_fat(&mut self, v: &View, header: &FatHeader, mut at: (u64, u32)) -> Result<Option<Entry>> {
+    fn rest_micro(&mut self, v: &View, at: (u64, u32), all: &mut Vec<Entry>) -> Result<()> {
+        let zap = self.zap.clone();
+        let (index, head) = (zap.micro_index(v)?, zap.head(v)?);
+        let micro = MicroZap::parse(&head).map_err(|e| zap.corrupt(e))?;
+        for s in &index[index.partition_point(|s| (s.hash, s.cd) < at)..] {
+            all.push(self.micro_entry(v, &micro, s)?);
+        }
+        Ok(())
+    }
+
+    fn micro_entry(&mut self, v: &View, micro: &MicroZap<'_>, s: &MicroSlot) -> Result<Entry> {
+        let gone = || Corrupt::Shape { what: "micro ZAP", why: "an indexed slot is free" };
+        let e = micro.entry(s.slot).and_then(|e| e.ok_or_else(gone)).map_err(|e| self.zap.corrupt(e))?;
+        let next = self.step(v, s.hash, s.cd)?;
+        Ok(Entry { key: Key::Name(e.name.to_vec()), value: Value::word(e.value), next })
+    }
+
+    /// The next entry of a fat ZAP. `fixed` says that the current leaf has not changed.
+    fn next_fat(
+        &mut self,
+        v: &View,
+        header: &FatHeader,
+        mut at: (u64, u32),
+        fixed: bool,
+    ) -> Result<Option<Entry>> {
         let zap = self.zap.clone();
         loop {
             let now = match &self.leaf {
-                // A leaf of a ZAP that doesn't change need not be looked up again.
-                Some(_) if v.head.is_some() => None,
+                Some(_) if fixed => None,
                 _ => Some(zap.leaf_block(v, header, at.0)?.1),
             };
             let held = self.leaf.take();
