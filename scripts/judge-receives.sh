@@ -76,8 +76,13 @@ zfs set mountpoint="$work/counted" ours/counted
 change() {
   mountpoint -q "$work/counted" || zfs mount ours/counted
   echo more >"$work/counted/more"
-  zpool sync ours
-  zpool sync ours
+  # A quota is enforced once the count is complete.
+  zfs set userobjquota@0=1 ours/counted
+  while touch "$work/counted/probe" 2>/dev/null; do
+    rm "$work/counted/probe"
+    zpool sync ours
+  done
+  zfs set userobjquota@0=none ours/counted
   zfs unmount ours/counted
 }
 change

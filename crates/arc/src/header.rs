@@ -99,11 +99,14 @@ impl Key {
         let s = bp.stored()?;
         let dva = s.dvas[0]?;
         let keyed = bp.is_encrypted() || bp.is_authenticated();
+        // A checksum that is not verified names nothing. A hostile pool could name one place with
+        // any number of them.
+        let unverified = matches!(s.checksum, ChecksumKind::Off | ChecksumKind::Noparity) && !s.crypt;
         let mut key = Key {
             hash: 0,
             offset: dva.offset.0 | if dva.gang { GANG } else { 0 },
             birth: s.phys_birth.0,
-            sum: s.sum,
+            sum: if unverified { [0; 4] } else { s.sum },
             keyed_by: if keyed { objset } else { NO_KEY },
             pool,
             vdev: dva.vdev.0,

@@ -18,7 +18,8 @@
 //! 4. Then the new tree replaces the synced tree.
 //!
 //! # Locks
-//! A thread takes them in these orders, and holds none of them across a read:
+//! A thread takes them in these orders, and holds none of them across a read. The exception is the
+//! count of the space of users, which the sync holds while it changes its tables:
 //!
 //! * the headers of the intent log, then the synced root;
 //! * the count of the space of users, then the tables of that count;

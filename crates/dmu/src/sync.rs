@@ -45,7 +45,7 @@ use block_tree::SyncTree;
 use device::{Block, Sparse};
 use ondisk::blkptr::Body;
 use ondisk::dnode::{DnodeFlags, DnodePhys};
-use ondisk::objset::{ObjsetFlags, ObjsetPhys};
+use ondisk::objset::ObjsetPhys;
 use ondisk::version::{SPA_VERSION_DNODE_BYTES, SPA_VERSION_USERSPACE};
 use ondisk::{BlkId, Blkptr, DmuType, Level, ObjNum, Txg};
 use std::sync::Arc;
@@ -73,7 +73,7 @@ pub trait SyncSink {
     fn hole_birth(&self) -> bool;
     /// Reports that a dnode of several slots was written, so that the feature `large_dnode` is in
     /// use.
-    fn large_dnode(&mut self) {}
+    fn large_dnode(&mut self);
 }
 
 /// The state of one call of [`Objset::sync`].
@@ -146,14 +146,13 @@ impl Sync<'_> {
         let mut phys = ObjsetPhys::clone(&root.phys);
         accept(&mut phys, &meta, &special);
         phys.zil_header = self.live.zil_header_of(self.txg);
-        let counted = self.live.flags_after(self.txg, ObjsetFlags::default());
-        phys.flags.0 |= counted.0;
+        phys.flags.0 |= self.live.counted_by(self.txg).0;
         let bp = self.root_block(&root.bp, &phys)?;
         self.live.zil_header_synced(self.txg);
         self.live.raw.synced(self.txg);
         self.live.install(bp, |phys| {
             accept(phys, &meta, &special);
-            phys.flags.0 |= counted.0;
+            phys.flags.0 |= self.live.recounted(self.txg).0;
         });
         // Only now: until here, readers used the old trees.
         self.overwritten.iter().for_each(|old| self.live.home.cache.let_go(old, self.live.home.id));

@@ -2,7 +2,6 @@
 
 use crate::dataset::Dataset;
 use crate::dir::Dir;
-use crate::features::ACCOUNTING_FEATURES;
 use crate::heads::Heads;
 use crate::keys::Keys;
 use crate::name::{Name, Tail};
@@ -12,7 +11,7 @@ use crate::reverse::Reversed;
 use crate::{Error, Result};
 use ondisk::dsl::{DslDatasetPhys, DslDirPhys};
 use ondisk::feature::Feature;
-use ondisk::objset::ObjsetFlags;
+use ondisk::objset::{ACCOUNTING_FEATURES, ObjsetFlags};
 use ondisk::{Corrupt, ObjNum, Txg, mos};
 use parking_lot::RwLock;
 use pool::Mos;

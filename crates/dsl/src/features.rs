@@ -10,14 +10,7 @@ use crate::mos_objects::{DropEntry, words};
 use crate::sync::Syncing;
 use dmu::zap::{Value, Zap};
 use ondisk::feature::{FEATURES, Feature};
-use ondisk::objset::ObjsetFlags;
 use ondisk::{DmuType, ObjNum};
-
-/// What a file system counts besides space by user and group, and the features for it.
-pub const ACCOUNTING_FEATURES: [(u64, &str); 2] = [
-    (ObjsetFlags::USEROBJACCOUNTING_COMPLETE, "userobj_accounting"),
-    (ObjsetFlags::PROJECTQUOTA_COMPLETE, "project_quota"),
-];
 
 fn feature(name: &'static str) -> &'static Feature {
     Feature::by_name(name).expect("rooms name features of the table")

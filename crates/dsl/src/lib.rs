@@ -64,7 +64,6 @@ pub use dataset::{Bookmark, Dataset, Hold, SnapshotEntry};
 pub use dir::Dir;
 pub use dsl::{Dsl, Options};
 pub use error::{Error, KeyRefusal, NameError, PropError, Refusal};
-pub use features::ACCOUNTING_FEATURES;
 pub use heads::{Heads, LongHold, Owned, ResumePoint};
 pub use listing::{ListOptions, Listed, Listing};
 pub use name::{Name, Tail, ZFS_MAX_DATASET_NAME_LEN, is_hidden};

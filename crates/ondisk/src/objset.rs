@@ -46,6 +46,12 @@ impl ObjsetFlags {
     pub const PROJECTQUOTA_COMPLETE: u64 = 4;
 }
 
+/// What a file system counts besides space by user and group, and the features for it.
+pub const ACCOUNTING_FEATURES: [(u64, &str); 2] = [
+    (ObjsetFlags::USEROBJACCOUNTING_COMPLETE, "userobj_accounting"),
+    (ObjsetFlags::PROJECTQUOTA_COMPLETE, "project_quota"),
+];
+
 /// A checked object set (`objset_phys_t`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ObjsetPhys {

@@ -153,6 +153,9 @@ impl SyncSink for MosSink<'_> {
         self.delta += Delta::of(bp, self.core.dsize(bp));
     }
 
+    /// The MOS has no large dnodes.
+    fn large_dnode(&mut self) {}
+
     fn kill(&mut self, bp: &Blkptr) {
         self.delta += -Delta::of(bp, self.core.dsize(bp));
         self.dead.push(*bp);

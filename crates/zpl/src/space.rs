@@ -5,7 +5,7 @@
 //! has no tables, or old ones, until it was changed and counted ([`crate::write`]). Then, and in
 //! its snapshots, the counts come from a walk through all files.
 
-use crate::{FileSystem, Fuid, Node, Result};
+use crate::{Error, FileSystem, Fuid, Node, Result};
 use dmu::zap::Zap;
 use dmu::{DMU_GROUPUSED_OBJECT, DMU_PROJECTUSED_OBJECT, DMU_USERUSED_OBJECT, Dnode};
 use ondisk::dnode::DNODE_MIN_SIZE;
@@ -119,10 +119,12 @@ impl FileSystem {
     /// (`zfs_userspace_one`).
     ///
     /// # Errors
-    /// * [`crate::Error::Dmu`]: the table can't be read.
+    /// * [`crate::Error::Dmu`]: the table can't be read, or a file of a file system that is not
+    ///   counted.
+    /// * [`crate::Error::Corrupt`]: such a file has no valid attributes.
     pub fn space_of(&self, kind: SpaceKind, id: Fuid) -> Result<Option<u64>> {
         if let Some((table, objects)) = kind.used().filter(|_| !self.is_counted()) {
-            return Ok(self.count_files(table, objects).remove(&id.0));
+            return Ok(self.count_files(table, objects)?.remove(&id.0));
         }
         let Some((dn, objects)) = self.table(kind)? else { return Ok(None) };
         let prefix = if objects { OBJECTS } else { b"" };
@@ -134,10 +136,12 @@ impl FileSystem {
     /// (`zfs_userspace_many`).
     ///
     /// # Errors
-    /// * [`crate::Error::Dmu`]: the table can't be read, or an entry is not an id and a count.
+    /// * [`crate::Error::Dmu`]: the table can't be read, or an entry is not an id and a count, or a
+    ///   file of a file system that is not counted can't be read.
+    /// * [`crate::Error::Corrupt`]: such a file has no valid attributes.
     pub fn space(&self, kind: SpaceKind) -> Result<Vec<Space>> {
         if let Some((table, objects)) = kind.used().filter(|_| !self.is_counted()) {
-            let counts = self.count_files(table, objects);
+            let counts = self.count_files(table, objects)?;
             return Ok(counts.into_iter().map(|(id, value)| Space { id: Fuid(id), value }).collect());
         }
         let Some((dn, objects)) = self.table(kind)? else { return Ok(Vec::new()) };
@@ -171,13 +175,17 @@ impl FileSystem {
         complete || os.cache().zio().pool_version() < SPA_VERSION_USERSPACE
     }
 
-    /// What the owners in a table use, by a walk through the files as the last txg left them. Files
-    /// that can't be read don't count.
-    fn count_files(&self, table: ObjNum, objects: bool) -> BTreeMap<u64, u64> {
+    /// What the owners in a table use, by a walk through the files as the last txg left them.
+    fn count_files(&self, table: ObjNum, objects: bool) -> Result<BTreeMap<u64, u64>> {
         let mut counts = BTreeMap::new();
-        for dn in self.objset().objects(ObjNum(1)).flatten() {
+        for dn in self.objset().objects(ObjNum(1)) {
+            let dn = dn?;
             let used = dn.used_bytes().saturating_add(DNODE_MIN_SIZE as u64);
-            let Ok(node) = Node::new(self.clone(), dn) else { continue };
+            let node = match Node::new(self.clone(), dn) {
+                Ok(node) => node,
+                Err(Error::NoFile { .. }) => continue,
+                Err(e) => return Err(e),
+            };
             let attr = node.attr();
             let owner = match table {
                 DMU_USERUSED_OBJECT => attr.uid.0,
@@ -187,6 +195,6 @@ impl FileSystem {
             let count: &mut u64 = counts.entry(owner).or_default();
             *count = count.saturating_add(if objects { 1 } else { used });
         }
-        counts
+        Ok(counts)
     }
 }

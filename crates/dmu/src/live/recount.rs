@@ -12,8 +12,11 @@
 //! 4. The last txg says that the tables are complete ([`Objset::end_recount`]).
 //!
 //! # Crash
-//! The object set has no [`ObjsetFlags::USERACCOUNTING_COMPLETE`] until the end. Who finds it
-//! without begins again.
+//! The object set has no [`ObjsetFlags::USERACCOUNTING_COMPLETE`] until the end. An open that finds
+//! the flag missing begins again.
+//!
+//! OpenZFS goes by the flags in the dnodes instead. So it completes a first count that was
+//! interrupted, but not one after a raw increment.
 //!
 //! # See
 //! OpenZFS `dmu_objset_userspace_upgrade`, `dmu_objset_id_quota_upgrade`. There the flags in the
@@ -51,6 +54,10 @@ impl Recount {
         before
     }
 
+    fn ends_by(&self, txg: Txg) -> bool {
+        self.until.is_some_and(|until| until <= txg)
+    }
+
     /// True if it takes part in the sync of a txg.
     pub(crate) fn covers(&self, txg: Txg) -> bool {
         self.from <= txg
@@ -58,20 +65,23 @@ impl Recount {
 }
 
 impl LiveObjset {
-    /// The flags of the object set after the sync of `txg`.
-    pub(crate) fn flags_after(&self, txg: Txg, flags: ObjsetFlags) -> ObjsetFlags {
-        let mut recount = self.recount.lock();
-        match recount.take_if(|r| r.until.is_some_and(|until| until <= txg)) {
-            Some(r) => ObjsetFlags(flags.0 | r.flags.0),
-            None => flags,
-        }
+    /// The flags that the object set gets with the sync of `txg`: some if a count is complete.
+    pub(crate) fn counted_by(&self, txg: Txg) -> ObjsetFlags {
+        let recount = self.recount.lock();
+        recount.as_ref().filter(|r| r.ends_by(txg)).map_or(ObjsetFlags::default(), |r| r.flags)
+    }
+
+    /// Ends a count that is complete. Returns the flags that the object set gets by that.
+    pub(crate) fn recounted(&self, txg: Txg) -> ObjsetFlags {
+        let done = self.recount.lock().take_if(|r| r.ends_by(txg));
+        done.map_or(ObjsetFlags::default(), |r| r.flags)
     }
 }
 
 impl Objset {
     /// Begins to count the space of users anew.
     ///
-    /// `flags` says what the pool can count. A count that has begun already goes on.
+    /// `flags` says what the pool can count. A count of the same that has begun already goes on.
     ///
     /// # Errors
     /// * [`crate::Error::Fixed`]: the object set is not open for changes.
@@ -79,8 +89,8 @@ impl Objset {
         let live = self.live()?;
         let mut recount = live.recount.lock();
         match &mut *recount {
-            Some(r) => r.until = None,
-            None => {
+            Some(r) if r.flags == flags => r.until = None,
+            _ => {
                 let (from, counted) = (tx.txg(), BTreeMap::new());
                 *recount = Some(Recount { from, until: None, flags, is_begun: false, counted });
             }
@@ -116,12 +126,15 @@ impl Dnode {
         self.to_change()?.change_header(tx, |_| {})
     }
 
-    /// True if the owners of the object can be read, so that a sync can count it.
-    pub fn has_owner(&self) -> bool {
+    /// Checks that the owners of the object can be read, so that a sync can count it.
+    ///
+    /// # Errors
+    /// * The errors of [reading](crate::Error#reading). [`crate::Error::Corrupt`] also if the
+    ///   owners are not where they should be.
+    pub fn check_owner(&self) -> Result<()> {
         let spilled = self.bonus_kind() == ondisk::DmuType::SA && self.bonus().is_empty();
-        let spill = if spilled { self.spill() } else { Ok(None) };
-        spill.is_ok_and(|spill| {
-            crate::check_owner(self.bonus_kind(), spill.as_deref().unwrap_or(self.bonus())).is_ok()
-        })
+        let spill = if spilled { self.spill()? } else { None };
+        let attributes = spill.as_deref().unwrap_or(self.bonus());
+        crate::check_owner(self.bonus_kind(), attributes).map_err(|e| self.corrupt(e))
     }
 }

@@ -147,7 +147,12 @@ impl Sync<'_> {
         let mut recount = live.recount.lock();
         let mut recount = recount.as_mut().filter(|r| r.covers(self.txg));
         if let Some(r) = recount.as_deref_mut().filter(|r| !r.is_begun) {
-            empty_tables(os, tx)?;
+            for table in [DMU_USERUSED_OBJECT, DMU_GROUPUSED_OBJECT, DMU_PROJECTUSED_OBJECT] {
+                match os.free_object(tx, table) {
+                    Ok(()) | Err(Error::NoSuchObject { .. }) => {}
+                    Err(e) => return Err(e),
+                }
+            }
             r.is_begun = true;
         }
         let flags = recount.as_ref().map_or(phys.flags, |r| r.flags);
@@ -231,21 +236,4 @@ fn table_of(os: &Objset, tx: &Tx, table: ObjNum) -> Result<Zap> {
         }
         Err(e) => Err(e),
     }
-}
-
-/// Removes all entries of the tables.
-fn empty_tables(os: &Objset, tx: &Tx) -> Result<()> {
-    for table in [DMU_USERUSED_OBJECT, DMU_GROUPUSED_OBJECT, DMU_PROJECTUSED_OBJECT] {
-        let dn = match os.dnode(table) {
-            Ok(dn) => dn,
-            Err(Error::NoSuchObject { .. }) => continue,
-            Err(e) => return Err(e),
-        };
-        let zap = Zap::open(&dn)?;
-        let names = zap.entries().map(|e| e.map(|e| e.name().to_vec())).collect::<Result<Vec<_>>>()?;
-        for name in names {
-            zap.remove(tx, &name)?;
-        }
-    }
-    Ok(())
 }

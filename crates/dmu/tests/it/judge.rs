@@ -73,6 +73,8 @@ impl SyncSink for Sink {
     fn hole_birth(&self) -> bool {
         true
     }
+
+    fn large_dnode(&mut self) {}
 }
 
 /// The cache of a pool on one disk, opened for writing.

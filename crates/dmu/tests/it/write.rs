@@ -332,6 +332,8 @@ impl SyncSink for Peeked {
     fn hole_birth(&self) -> bool {
         true
     }
+
+    fn large_dnode(&mut self) {}
 }
 
 /// Goal: a read of the MOS, while a sync pass overwrites blocks of the pass before, returns the new

@@ -1,7 +1,6 @@
 //! New file systems and volumes.
 
 use crate::error::Refusal;
-use crate::features::ACCOUNTING_FEATURES;
 use crate::links::ParentWalk;
 use crate::mos_objects::{DropEntry, upper, words};
 use crate::ops::props::PropList;
@@ -14,7 +13,7 @@ use ondisk::dsl::{
     DD_FLAG_USED_BREAKDOWN, DS_FLAG_CI_DATASET, DS_FLAG_INCONSISTENT, DS_FLAG_UNIQUE_ACCURATE,
     DslDatasetPhys, DslDirPhys,
 };
-use ondisk::objset::{ObjsetFlags, ObjsetKind};
+use ondisk::objset::{ACCOUNTING_FEATURES, ObjsetFlags, ObjsetKind};
 use ondisk::version::{
     SPA_VERSION_DIR_CLONES, SPA_VERSION_ORIGIN, SPA_VERSION_UNIQUE_ACCURATE, SPA_VERSION_USED_BREAKDOWN,
     SPA_VERSION_USERSPACE,

@@ -47,6 +47,8 @@ impl SyncSink for Sink<'_> {
 
     fn born(&mut self, _: &Blkptr) {}
 
+    fn large_dnode(&mut self) {}
+
     fn kill(&mut self, bp: &Blkptr) {
         self.dead.push(*bp);
     }

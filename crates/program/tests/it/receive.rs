@@ -381,6 +381,20 @@ fn a_raw_stream_is_counted_by_user() {
     fs::write(receiver.path("enc/mine"), testpools::noise(9, 200_000)).expect("a file");
     daemon.good("zpool sync tank");
     assert_eq!(used("got"), used("enc"));
+    // A quota is enforced once the tables are complete. They then say the same.
+    daemon.good(&format!("zfs set userobjquota@{user}=1 tank/got"));
+    let probe = receiver.path("got/probe");
+    receiver.until("zpool sync tank", |_| match fs::write(&probe, "") {
+        Ok(()) => fs::remove_file(&probe).is_err(),
+        Err(e) => e.kind() == std::io::ErrorKind::QuotaExceeded,
+    });
+    daemon.good("zpool sync tank");
+    assert_eq!(used("got"), used("enc"));
+    // A quota of what is not counted yet.
+    assert_eq!(receiver.from("raw", "zfs receive tank/other"), (0, String::new()));
+    daemon.good(&format!("zfs load-key -L {key} tank/other"));
+    daemon.good("zfs mount tank/other");
+    daemon.good(&format!("zfs set userobjquota@{user}=100 tank/other"));
 }
 
 /// Goal: a raw increment keeps the extended attributes of a file that got larger blocks, although

@@ -131,7 +131,9 @@ impl FileSystem {
         };
         let mut needed = if table == 1 { ObjsetFlags::USEROBJACCOUNTING_COMPLETE } else { 0 };
         needed |= if class == 2 { ObjsetFlags::PROJECTQUOTA_COMPLETE } else { 0 };
-        if self.version() < ZPL_VERSION_USERSPACE || self.objset().phys().flags.0 & needed != needed {
+        if self.version() < ZPL_VERSION_USERSPACE
+            || (self.objset().phys().flags.0 | w.txs.accounting().0) & needed != needed
+        {
             return Err(Error::NotCounted);
         }
         let tx = w.tx(Need::netfree(ATTR_BYTES + TABLE_BYTES))?;

@@ -1,10 +1,13 @@
 //! Counting the space of users anew, in the background (`dmu_objset_upgrade_task_cb`).
 //!
 //! # Theory
-//! A file system that arrived in a raw stream was not counted. It is counted from its first change
-//! on. A mount alone changes nothing, so that the next increment still fits: OpenZFS counts at the
-//! mount, and then refuses the increment. Until the count is complete, [`FileSystem::space`]
-//! computes its answer from the files.
+//! A file system that arrived in a raw stream was not counted, nor was one of a pool before version
+//! 15. It is counted from its first change on. A mount alone changes nothing, so that the next
+//! increment still fits: OpenZFS counts at the mount, and then refuses the increment.
+//!
+//! Until the count is complete, [`FileSystem::space`] computes its answer from the files, and
+//! quotas are not enforced. An unmount ends the count, and the first change after the next mount
+//! begins it again.
 //!
 //! [`FileSystem::space`]: crate::FileSystem::space
 
@@ -13,7 +16,8 @@ use super::data::ATTR_BYTES;
 use crate::Result;
 use dmu::{Objset, Tx};
 use dsl::Need;
-use ondisk::ObjNum;
+use ondisk::objset::{ACCOUNTING_FEATURES, ObjsetFlags};
+use ondisk::{DmuType, ObjNum};
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -49,10 +53,10 @@ impl Writer {
             return;
         }
         let (flags, has) = (self.txs.accounting(), os.phys().flags.0);
-        if flags.0 & !has == 0 {
+        if flags.0 & !has & ObjsetFlags::USERACCOUNTING_COMPLETE == 0 {
             return;
         }
-        for (flag, feature) in dsl::ACCOUNTING_FEATURES {
+        for (flag, feature) in ACCOUNTING_FEATURES {
             if flags.0 & !has & flag != 0 {
                 self.txs.begin_feature(feature);
             }
@@ -115,14 +119,19 @@ impl Drop for Counter {
 }
 
 /// Marks all files as changed.
+///
+/// # Errors
+/// * A file can't be read. Then the count must not become complete.
 fn count(os: &Objset, txs: &dyn TxSource, stop: &Stop) -> Result<()> {
     let mut next = ObjNum(1);
     loop {
         let mut visited = 0;
-        // A file that can't be read stays uncounted.
-        for dn in os.objects(next).flatten() {
+        for dn in os.objects(next) {
+            let dn = dn?;
             next = ObjNum(dn.object().0 + 1);
-            if matches!(dn.bonus_kind(), ondisk::DmuType::ZNODE | ondisk::DmuType::SA) && dn.has_owner() {
+            if matches!(dn.bonus_kind(), DmuType::ZNODE | DmuType::SA) {
+                // What can't be read would stop the pool when its txg is synced.
+                dn.check_owner()?;
                 let Some(tx) = transaction(txs, stop)? else { return Ok(()) };
                 match os.dnode(dn.object()).and_then(|dn| dn.recount(&tx)) {
                     Ok(()) | Err(dmu::Error::NoSuchObject { .. }) => {}

@@ -73,6 +73,8 @@ impl SyncSink for Sink {
     fn hole_birth(&self) -> bool {
         true
     }
+
+    fn large_dnode(&mut self) {}
 }
 
 pub struct Rig {
