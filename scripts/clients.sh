@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Usage: scripts/clients.sh [zfs-auto-snapshot|zfsnap|sanoid|syncoid|zfs-autobackup|pyznap|bzfs|
-#                            simplesnap|zfs_exporter ...]
+#                            simplesnap|zfs_exporter|zrepl ...]
 # Runs foreign programs that call `zpool` and `zfs`, unchanged, with our commands first on PATH.
 # Each runs on two new pools, `clients` and `target`, of one daemon. Then the script checks what they
 # did: the snapshots that they took, sent and destroyed, the metrics that they show.
@@ -190,7 +190,11 @@ syncoid() {
   debian sanoid libconfig-inifiles-perl libcapture-tiny-perl || return
   command -v perl >/dev/null || { missing perl; return; }
   command -v ps >/dev/null || { missing "ps, which syncoid asks who sends"; return; }
-  run() { PERL5LIB=$root/usr/share/perl5 perl "$root/usr/sbin/syncoid" --no-privilege-elevation "$@"; }
+  run() {
+    # Its snapshots are named by the second.
+    sleep 1
+    PERL5LIB=$root/usr/share/perl5 perl "$root/usr/sbin/syncoid" --no-privilege-elevation "$@"
+  }
   # A tree, whole and then incremental. Its own snapshots are pruned on both sides.
   fill clients/data 2 && fill clients/data/deep 1
   run --recursive clients/data target/data || return
@@ -329,7 +333,18 @@ zfs_exporter() {
   for i in pool dataset-filesystem dataset-snapshot dataset-volume; do metric "zfs_scrape_collector_success{collector=\"$i\"}" 1 || return; done
 }
 
-all=(zfs-auto-snapshot zfsnap sanoid syncoid zfs-autobackup pyznap bzfs simplesnap zfs_exporter)
+# Its platform tests, each on a new pool. They take snapshots, bookmarks and holds, and replicate with
+# faults on both sides.
+zrepl() {
+  go_program harness github.com/zrepl/zrepl/internal/platformtest/harness@v0.7.0 || return
+  "$programs/go/harness" -poolname zreplplatformtest -imagepath "$room/zrepl.img" -mountpoint "$room/mnt-zrepl" \
+    >"$report/zrepl.tests" 2>&1 || { wrong "a test failed: $report/zrepl.tests"; return; }
+  # A line of the summary for each test.
+  sed -n '/PASSING TESTS/,$p' "$report/zrepl.tests" >"$report/zrepl.summary"
+  [ "$(grep -c '^  ' "$report/zrepl.summary")" -ge 46 ] || wrong "some tests are missing: $report/zrepl.summary"
+}
+
+all=(zfs-auto-snapshot zfsnap sanoid syncoid zfs-autobackup pyznap bzfs simplesnap zfs_exporter zrepl)
 [ $# -gt 0 ] || set -- "${all[@]}"
 bad=0
 for client in "$@"; do
