@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Usage: scripts/clients.sh [zfs-auto-snapshot|zfsnap|sanoid|syncoid|zfs-autobackup|pyznap|bzfs|
-#                            simplesnap|zfs_exporter|zrepl ...]
+#                            simplesnap|zfs_exporter|zrepl|go-zfs ...]
 # Runs foreign programs that call `zpool` and `zfs`, unchanged, with our commands first on PATH.
 # Each runs on two new pools, `clients` and `target`, of one daemon. Then the script checks what they
 # did: the snapshots that they took, sent and destroyed, the metrics that they show.
@@ -86,6 +86,19 @@ go_program() { # PROGRAM MODULE@VERSION
   fi
   command -v go >/dev/null || { missing "$2: no Go compiler to build it with"; return; }
   GOBIN=$programs/go go install "$2" >"$report/go-$1.log" 2>&1 || missing "$2, which could not be built: $report/go-$1.log"
+}
+
+# Builds the tests of a Go library as a program.
+go_tests() { # PROGRAM MODULE VERSION
+  [ ! -x "$programs/go/$1" ] || return 0
+  if type -P "$1" >/dev/null; then
+    mkdir -p "$programs/go" && ln -sf "$(type -P "$1")" "$programs/go/$1"
+    return
+  fi
+  command -v go >/dev/null || { missing "$2: no Go compiler to build it with"; return; }
+  mkdir -p "$programs/go-src/$1"
+  (cd "$programs/go-src/$1" && rm -f go.mod go.sum && go mod init clients && go get -t "$2@$3" &&
+    go test -mod=mod -c -o "$programs/go/$1" "$2") >"$report/go-$1.log" 2>&1 || missing "$2@$3, which could not be built: $report/go-$1.log"
 }
 
 # Runs a program that uses files by absolute paths. A mount namespace puts ours at these paths.
@@ -344,7 +357,14 @@ zrepl() {
   [ "$(grep -c '^  ' "$report/zrepl.summary")" -ge 46 ] || wrong "some tests are missing: $report/zrepl.summary"
 }
 
-all=(zfs-auto-snapshot zfsnap sanoid syncoid zfs-autobackup pyznap bzfs simplesnap zfs_exporter zrepl)
+# Its own tests, each on a new pool.
+go_zfs() {
+  go_tests go-zfs.test github.com/mistifyio/go-zfs/v4 v4.0.0 || return
+  (cd "$room" && "$programs/go/go-zfs.test" -test.v) >"$report/go-zfs.tests" 2>&1 || { wrong "a test failed: $report/go-zfs.tests"; return; }
+  [ "$(grep -c '^--- PASS' "$report/go-zfs.tests")" -ge 16 ] || wrong "some tests are missing: $report/go-zfs.tests"
+}
+
+all=(zfs-auto-snapshot zfsnap sanoid syncoid zfs-autobackup pyznap bzfs simplesnap zfs_exporter zrepl go-zfs)
 [ $# -gt 0 ] || set -- "${all[@]}"
 bad=0
 for client in "$@"; do
