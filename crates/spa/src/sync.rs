@@ -326,15 +326,15 @@ impl PoolSync {
                 continue;
             }
             let result = s.run(&mut *queued.task).map_err(fail)?;
-            if queued.waits(&result, self.core.dsl.space().waiting) {
-                again.push(Queued { patience: queued.patience - 1, ..queued });
-            } else {
-                results.push((queued.ticket, result));
+            match queued.again(&result, self.core.dsl.space().waiting) {
+                Ok(queued) => again.push(queued),
+                Err(ticket) => results.push((ticket, result)),
             }
         }
         if pass == 1 {
             self.retries.store(!again.is_empty(), Ordering::Relaxed);
-            self.tasks[(txg.0 + 1) as usize % TXG_SIZE].lock().extend(again);
+            // Before those that came later.
+            self.tasks[(txg.0 + 1) as usize % TXG_SIZE].lock().splice(..0, again);
         }
         let mut to_free = false;
         if pass == 1 && s.has_to_free().map_err(fail)? {

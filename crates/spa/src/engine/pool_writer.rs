@@ -461,7 +461,8 @@ impl PoolWriter {
                 self.txgs.wait_synced(txg)?;
                 match ticket.take() {
                     Some(result) => break result,
-                    // The operation waits for freed space, which the next txg brings nearer.
+                    // The operation waits for freed space, which the next txg brings nearer, or for
+                    // a txg of its own.
                     None => txg = Txg(txg.0 + 1),
                 }
             });

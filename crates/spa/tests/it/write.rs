@@ -185,3 +185,31 @@ fn freed_blocks_leave_the_cache() {
     let last = (20..60).map(size_after).max().unwrap();
     assert!(last < first + (first >> 1), "{first} {last}");
 }
+
+/// Goal: snapshots that several callers take of a dataset at the same moment are all taken, each in
+/// a txg of its own.
+#[test]
+fn snapshots_at_one_moment() {
+    const CALLERS: usize = 3;
+    let dir = tempfile::tempdir().unwrap();
+    let spa = new_pool(VdevShape::Single, &images(dir.path(), 1, 128 << 20));
+    let live = spa.writer().unwrap();
+    let together = std::sync::Barrier::new(CALLERS);
+    std::thread::scope(|scope| {
+        for caller in 0..CALLERS {
+            let together = &together;
+            scope.spawn(move || {
+                for round in 0..20 {
+                    let names = vec![format!("tank@{caller}-{round}")];
+                    together.wait();
+                    live.run(Box::new(Snapshot { names, ..Snapshot::default() })).unwrap();
+                }
+            });
+        }
+    });
+    let taken = live.dsl().dataset("tank").unwrap().snapshots().unwrap().len();
+    assert_eq!(taken, 20 * CALLERS);
+    live.export().unwrap();
+    drop(spa);
+    judge(dir.path(), "tank");
+}
