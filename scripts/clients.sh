@@ -77,24 +77,22 @@ pypi() { # PROGRAM PACKAGE==VERSION...
     missing "$*, which could not be installed: $report/pip-$program.log"
 }
 
+# Whether a program of Go is there: built before, or on PATH.
+installed() { # PROGRAM
+  [ ! -x "$programs/go/$1" ] || return 0
+  type -P "$1" >/dev/null && mkdir -p "$programs/go" && ln -sf "$(type -P "$1")" "$programs/go/$1"
+}
+
 # Builds a Go program, unless it is on PATH. Go checks the module's sums against its database.
 go_program() { # PROGRAM MODULE@VERSION
-  [ ! -x "$programs/go/$1" ] || return 0
-  if type -P "$1" >/dev/null; then
-    mkdir -p "$programs/go" && ln -sf "$(type -P "$1")" "$programs/go/$1"
-    return
-  fi
+  installed "$1" && return
   command -v go >/dev/null || { missing "$2: no Go compiler to build it with"; return; }
   GOBIN=$programs/go go install "$2" >"$report/go-$1.log" 2>&1 || missing "$2, which could not be built: $report/go-$1.log"
 }
 
 # Builds the tests of a Go library as a program.
 go_tests() { # PROGRAM MODULE VERSION
-  [ ! -x "$programs/go/$1" ] || return 0
-  if type -P "$1" >/dev/null; then
-    mkdir -p "$programs/go" && ln -sf "$(type -P "$1")" "$programs/go/$1"
-    return
-  fi
+  installed "$1" && return
   command -v go >/dev/null || { missing "$2: no Go compiler to build it with"; return; }
   mkdir -p "$programs/go-src/$1"
   (cd "$programs/go-src/$1" && rm -f go.mod go.sum && go mod init clients && go get -t "$2@$3" &&
@@ -354,7 +352,7 @@ zrepl() {
     >"$report/zrepl.tests" 2>&1 || { wrong "a test failed: $report/zrepl.tests"; return; }
   # A line of the summary for each test.
   sed -n '/PASSING TESTS/,$p' "$report/zrepl.tests" >"$report/zrepl.summary"
-  [ "$(grep -c '^  ' "$report/zrepl.summary")" -ge 46 ] || wrong "some tests are missing: $report/zrepl.summary"
+  [ "$(grep -c '^  ' "$report/zrepl.summary")" -ge 55 ] || wrong "some tests are missing: $report/zrepl.summary"
 }
 
 # Its own tests, each on a new pool.
