@@ -138,24 +138,6 @@ impl Deadlist {
         self.append_list(mos, tx, key, before, list)
     }
 
-    /// Creates an empty deadlist with the keys below `maxtxg` (`dsl_deadlist_clone`).
-    ///
-    /// A plain list has no keys. For it, `keys` are the txgs of the snapshots before
-    /// (`dsl_deadlist_regenerate`).
-    ///
-    /// # Errors
-    /// The errors of [counting features](Error#counting-features).
-    pub fn clone_keys(&self, mos: &Mos, tx: &Tx, maxtxg: u64, keys: &[u64]) -> Result<Deadlist> {
-        let out = mos.create_deadlist(tx)?;
-        let own: Vec<u64> = if self.old {
-            keys.to_vec()
-        } else {
-            self.lists(mos)?.range(..maxtxg).map(|(k, _)| *k).collect()
-        };
-        out.add_keys(mos, tx, &own)?;
-        Ok(out)
-    }
-
     /// Moves everything from another deadlist to this one (`dsl_deadlist_merge`). The other is then
     /// empty, without keys.
     ///

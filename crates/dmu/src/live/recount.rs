@@ -2,8 +2,8 @@
 //!
 //! # Theory
 //! The space of users is not counted while a raw stream is received, because the owners of its
-//! files are encrypted. Nor was it counted before the pool had a feature for it. It is then counted
-//! while the object set is in use ([`Objset::begin_recount`]):
+//! files are encrypted. Nor was it counted before pool version 15. It is then counted while the
+//! object set is in use ([`Objset::begin_recount`]):
 //!
 //! 1. The first txg empties the tables.
 //! 2. Each object that a txg changes is counted, as always. Whether it was counted before is known
@@ -15,12 +15,10 @@
 //! The object set has no [`ObjsetFlags::USERACCOUNTING_COMPLETE`] until the end. An open that finds
 //! the flag missing begins again.
 //!
-//! OpenZFS goes by the flags in the dnodes instead. So it completes a first count that was
-//! interrupted, but not one after a raw increment.
-//!
 //! # See
 //! OpenZFS `dmu_objset_userspace_upgrade`, `dmu_objset_id_quota_upgrade`. There the flags in the
-//! dnodes decide, so what changes in a raw increment is counted wrongly.
+//! dnodes decide. So it completes a first count that was interrupted, but counts wrongly what a raw
+//! increment changes.
 
 use crate::live::LiveObjset;
 use crate::{Dnode, Objset, Result, Tx};

@@ -35,6 +35,15 @@ impl Receiver {
         self.dir.path().join("mnt").join(name)
     }
 
+    /// Creates the encrypted file system `tank/enc`. Returns where its key is.
+    fn encrypted(&self, options: &str) -> String {
+        fs::write(self.dir.path().join("key"), "correct horse").expect("a file");
+        let key = format!("file://{}/key", self.dir.path().display());
+        let how = "-o encryption=on -o keyformat=passphrase -o pbkdf2iters=100000";
+        self.daemon.good(&format!("zfs create {how} -o keylocation={key} {options} tank/enc"));
+        key
+    }
+
     /// Stores the stream of a command in a file.
     fn stream(&self, line: &str, name: &str) {
         let ran = self.daemon.ran(line);
@@ -86,11 +95,7 @@ fn text(path: &Path) -> String {
 fn a_raw_stream_is_mounted_with_its_key() {
     let Some(receiver) = Receiver::new() else { return };
     let daemon = &receiver.daemon;
-    fs::write(receiver.dir.path().join("key"), "correct horse").expect("a file");
-    let key = format!("file://{}/key", receiver.dir.path().display());
-    daemon.good(&format!(
-        "zfs create -o encryption=on -o keyformat=passphrase -o pbkdf2iters=100000 -o keylocation={key} tank/enc"
-    ));
+    let key = receiver.encrypted("");
     let noise = testpools::noise(11, 1 << 20);
     fs::write(receiver.path("enc/noise"), &noise).expect("a file");
     daemon.good("zfs snapshot tank/enc@1");
@@ -206,10 +211,7 @@ fn a_stream_that_breaks_off() {
 fn a_part_is_sent_on() {
     let Some(receiver) = Receiver::new() else { return };
     let daemon = &receiver.daemon;
-    fs::write(receiver.dir.path().join("key"), "correct horse").expect("a file");
-    let key = format!("file://{}/key", receiver.dir.path().display());
-    daemon
-        .good(&format!("zfs create -o encryption=on -o keyformat=passphrase -o keylocation={key} tank/enc"));
+    let key = receiver.encrypted("");
     let halve = |name: &str| {
         let whole = fs::read(receiver.dir.path().join(name)).expect("a stream");
         fs::write(receiver.dir.path().join("half"), &whole[..whole.len() / 2]).expect("a file");
@@ -339,11 +341,7 @@ fn a_receive_ends_with_its_command() {
 fn a_raw_stream_is_counted_by_user() {
     let Some(receiver) = Receiver::new() else { return };
     let daemon = &receiver.daemon;
-    fs::write(receiver.dir.path().join("key"), "correct horse").expect("a file");
-    let key = format!("file://{}/key", receiver.dir.path().display());
-    daemon.good(&format!(
-        "zfs create -o encryption=on -o keyformat=passphrase -o pbkdf2iters=100000 -o keylocation={key} tank/enc"
-    ));
+    let key = receiver.encrypted("");
     let user = rustix::process::getuid().as_raw();
     let used = |dataset: &str| {
         let told = daemon.good(&format!("zfs userspace -Hp -o name,used,objused tank/{dataset}"));
@@ -403,12 +401,7 @@ fn a_raw_stream_is_counted_by_user() {
 fn a_raw_increment_keeps_attributes() {
     let Some(receiver) = Receiver::new() else { return };
     let daemon = &receiver.daemon;
-    fs::write(receiver.dir.path().join("key"), "correct horse").expect("a file");
-    let key = format!("file://{}/key", receiver.dir.path().display());
-    daemon.good(&format!(
-        "zfs create -o encryption=on -o keyformat=passphrase -o pbkdf2iters=100000 -o keylocation={key} \
-         -o xattr=sa -o dnodesize=legacy tank/enc"
-    ));
+    let key = receiver.encrypted("-o xattr=sa -o dnodesize=legacy");
     let file = |dataset: &str| receiver.path(&format!("{dataset}/file"));
     fs::write(file("enc"), vec![1; 16 << 10]).expect("a file");
     let names: Vec<String> = (0..20).map(|n| format!("user.attribute{n}")).collect();
