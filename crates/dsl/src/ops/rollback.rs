@@ -38,9 +38,7 @@ impl SyncTask for Rollback {
         if p.prev_snap_txg < TXG_INITIAL {
             return Syncing::refuse(&self.name, Refusal::NoSnapshot);
         }
-        if p.prev_snap_txg >= s.txg() {
-            return Syncing::refuse(&self.name, Refusal::Again);
-        }
+        s.check_last_snapshot(head, &p, &self.name)?;
         if let Some(to) = &self.to {
             let (_, snap) = s.hold_snapshot(to)?;
             if snap != p.prev_snap_obj {

@@ -7,7 +7,8 @@ use crate::sync::{SyncTask, Syncing, TaskNeed};
 use crate::{Error, Name, Result, Tail};
 use ondisk::dsl::{DS_FLAG_INCONSISTENT, DdUsed, DslDatasetPhys};
 use ondisk::version::SPA_VERSION_SNAP_PROPS;
-use ondisk::{DmuType, Txg, mos};
+use ondisk::{Corrupt, DmuType, ObjNum, Txg, mos};
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap};
 
 /// Creates snapshots together (`dsl_dataset_snapshot`).
@@ -131,9 +132,7 @@ impl Syncing<'_> {
         receiving: bool,
     ) -> Result<()> {
         let p = self.ds(head)?;
-        if p.prev_snap_txg >= self.txg() {
-            return Self::refuse(full, Refusal::Again);
-        }
+        self.check_last_snapshot(head, &p, full)?;
         if self.find_snapshot(head, name)?.is_some() {
             return Self::refuse(full, Refusal::Exists);
         }
@@ -141,6 +140,22 @@ impl Syncing<'_> {
             return Self::refuse(full, Refusal::Inconsistent);
         }
         Ok(())
+    }
+
+    /// Refuses what needs a last snapshot older than this txg, until the next txg.
+    ///
+    /// # Errors
+    /// * [`Error::Refused`] with [`Refusal::Again`]: this txg already made a snapshot of the head.
+    /// * [`Error::Corrupt`]: its last snapshot is of a later txg, so no wait would end.
+    pub(crate) fn check_last_snapshot(&self, head: u64, ds: &DslDatasetPhys, full: &str) -> Result<()> {
+        match ds.prev_snap_txg.cmp(&self.txg()) {
+            Ordering::Less => Ok(()),
+            Ordering::Equal => Self::refuse(full, Refusal::Again),
+            Ordering::Greater => {
+                let source = Corrupt::Shape { what: "dataset", why: "its last snapshot is from the future" };
+                Err(Error::Corrupt { object: ObjNum(head), source })
+            }
+        }
     }
 
     /// Makes a snapshot of a head without dirty blocks, and returns it

@@ -433,8 +433,10 @@ impl PoolWriter {
         done.into_iter().next().expect("one result for one task").map_err(TaskError::Refused)
     }
 
-    /// Runs operations in order, all in one txg; one that is refused doesn't affect the others.
-    /// Waits until they are on disk.
+    /// Runs operations in order, and waits until they are on disk.
+    ///
+    /// One that is refused doesn't affect the others. All run in one txg, unless one makes a second
+    /// snapshot of a dataset in that txg: it and those after it then run in the next one.
     ///
     /// # Errors
     /// * [`Stopped`]: the pool has stopped, and none of them is on disk.

@@ -28,22 +28,31 @@ pub(crate) struct Queued {
     /// Operations of one call have the same number.
     pub(crate) batch: u64,
     /// How many txgs it may still wait for freed space, together with those after it in its batch.
-    /// Only the first of a batch may wait: then nothing of the batch has been done.
+    /// Only the first of a batch may wait for space: then nothing of the batch has been done.
     pub(crate) patience: u64,
 }
 
 impl Queued {
     /// The operation for the next txg, if it is to be tried again there; otherwise it is settled.
     ///
-    /// It was refused for space that is about to become free, or because its dataset already got a
-    /// snapshot in this txg (`EAGAIN`).
+    /// It was refused for space that is about to become free, or because each of its datasets already
+    /// got a snapshot in this txg (`EAGAIN`).
     pub(crate) fn again(self, result: &dsl::Result<()>, waiting: u64) -> Result<Queued, Ticket> {
         match result {
             Err(Error::Refused { why: Refusal::NoSpace, .. }) if waiting > 0 && self.patience > 0 => {
                 Ok(Queued { patience: self.patience - 1, ..self })
             }
-            Err(Error::Refused { why: Refusal::Again, .. }) if self.patience > 0 => Ok(self),
+            Err(error) if is_early(error) => Ok(self),
             _ => Err(self.ticket),
         }
+    }
+}
+
+/// Whether the next txg can take what this one refused.
+fn is_early(error: &Error) -> bool {
+    match error {
+        Error::Refused { why, .. } => *why == Refusal::Again,
+        Error::Several(errors) => errors.iter().all(is_early),
+        _ => false,
     }
 }

@@ -3,6 +3,7 @@
 use dmu::NewObject;
 use dsl::ops::destroy::{DestroyHead, DestroySnapshots};
 use dsl::ops::snapshot::Snapshot;
+use dsl::sync::SyncTask;
 use ondisk::DmuType;
 use ondisk::config::DraidShape;
 use spa::create::VdevShape;
@@ -186,29 +187,35 @@ fn freed_blocks_leave_the_cache() {
     assert!(last < first + (first >> 1), "{first} {last}");
 }
 
-/// Goal: snapshots that several callers take of a dataset at the same moment are all taken, each in
-/// a txg of its own.
+/// Goal: snapshots that several callers take of the same datasets at the same moment are all taken,
+/// each in a txg of its own: one in a call, several in a call, and several calls in a batch.
 #[test]
 fn snapshots_at_one_moment() {
     const CALLERS: usize = 3;
     let dir = tempfile::tempdir().unwrap();
     let spa = new_pool(VdevShape::Single, &images(dir.path(), 1, 128 << 20));
     let live = spa.writer().unwrap();
+    live.run(file_system("tank/a", Vec::new())).unwrap();
+    let take = |names: Vec<String>| -> Box<dyn SyncTask + Send> {
+        Box::new(Snapshot { names, ..Snapshot::default() })
+    };
     let together = std::sync::Barrier::new(CALLERS);
     std::thread::scope(|scope| {
         for caller in 0..CALLERS {
             let together = &together;
             scope.spawn(move || {
                 for round in 0..20 {
-                    let names = vec![format!("tank@{caller}-{round}")];
+                    let both = ["tank", "tank/a"].map(|ds| format!("{ds}@{caller}-{round}"));
+                    let again = [format!("tank@{caller}-{round}-again")];
                     together.wait();
-                    live.run(Box::new(Snapshot { names, ..Snapshot::default() })).unwrap();
+                    let results = live.run_all(vec![take(both.to_vec()), take(again.to_vec())]).unwrap();
+                    results.into_iter().for_each(|result| result.unwrap());
                 }
             });
         }
     });
-    let taken = live.dsl().dataset("tank").unwrap().snapshots().unwrap().len();
-    assert_eq!(taken, 20 * CALLERS);
+    let taken = |ds: &str| live.dsl().dataset(ds).unwrap().snapshots().unwrap().len();
+    assert_eq!((taken("tank"), taken("tank/a")), (40 * CALLERS, 20 * CALLERS));
     live.export().unwrap();
     drop(spa);
     judge(dir.path(), "tank");
