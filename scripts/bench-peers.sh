@@ -5,8 +5,8 @@
 #
 # It prints a table, writes JSON and plots to DIR (docs/results/data), and updates the pages of
 # docs/results.
-# GROUP: reads, storm, free, unmap, overwrite, scrub, mounts (beside zfs-fuse, with fio, as root);
-# all groups if none is named.
+# GROUP: reads, storm, free, unmap, overwrite, scrub, send, mounts (beside zfs-fuse, with fio, as
+# root); all groups if none is named.
 #   ZFS_SRC=DIR       a source tree of OpenZFS, built in user space with
 #                     LIBZPOOL_CPPFLAGS=-DNDEBUG: the fair peer. Without it, Debian's libzpool is
 #                     unpacked under target/oracle; the system does not change. Its assertions are

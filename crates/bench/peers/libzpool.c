@@ -5,9 +5,9 @@
  *
  *     libzpool WORK DIR [NAME=VALUE ...]
  *
- * WORK is reads, storm, free, unmap, overwrite or scrub. DIR takes the pool's
- * image, which is gone afterwards; a scrub finds its images there and leaves
- * them. What may be set is in `knobs` below.
+ * WORK is reads, storm, free, unmap, overwrite, scrub or send. DIR takes the
+ * pool's image, which is gone afterwards; a scrub and a send find their images
+ * there and leave them. What may be set is in `knobs` below.
  *
  * It calls public entry points alone and holds nothing of OpenZFS's source.
  * scripts/bench-peers.sh builds it: against Debian's libzpool (assertions on),
@@ -25,8 +25,10 @@
 #include <sys/spa_impl.h>
 #include <sys/dmu.h>
 #include <sys/dmu_objset.h>
+#include <sys/dmu_send.h>
 #include <sys/dmu_tx.h>
 #include <sys/dnode.h>
+#include <sys/dsl_dataset.h>
 #include <sys/dsl_pool.h>
 #include <sys/dsl_prop.h>
 #include <sys/dsl_scan.h>
@@ -82,7 +84,7 @@ static struct { const char *name; uint64_t *value; } knobs[] = {
 	{ "disks", &disks },
 };
 static int threads[16] = { 1 }, nthreads = 1;
-static const char *title = "work", *scrubbed = "image";
+static const char *title = "work", *there = "image", *form = "plain";
 static char image[2][512], cachefile[64];
 static int slow_on;
 
@@ -582,18 +584,34 @@ config_of(const char *path)
 	return (config);
 }
 
+/* Imports the pool of an image that is there. */
+static spa_t *
+import(const char *dir, char *name, size_t size)
+{
+	char path[512];
+	spa_t *spa;
+	snprintf(path, sizeof (path), "%s/%s-0.img", dir, there);
+	nvlist_t *config = config_of(path), *props = fnvlist_alloc();
+	strlcpy(name, fnvlist_lookup_string(config, ZPOOL_CONFIG_POOL_NAME),
+	    size);
+	fnvlist_add_string(props, "cachefile", "none");
+	VERIFY0(spa_import(name, config, props, 0));
+	VERIFY0(spa_open(name, &spa, POOL));
+	return (spa);
+}
+
+static void
+leave(spa_t *spa, const char *name)
+{
+	spa_close(spa, POOL);
+	VERIFY0(spa_export(name, NULL, B_FALSE, B_FALSE));
+}
+
 static void
 work_scrub(const char *dir)
 {
-	char path[512], name[ZFS_MAX_DATASET_NAME_LEN];
-	snprintf(path, sizeof (path), "%s/%s-0.img", dir, scrubbed);
-	nvlist_t *config = config_of(path), *props = fnvlist_alloc();
-	strlcpy(name, fnvlist_lookup_string(config, ZPOOL_CONFIG_POOL_NAME),
-	    sizeof (name));
-	fnvlist_add_string(props, "cachefile", "none");
-	VERIFY0(spa_import(name, config, props, 0));
-	spa_t *spa;
-	VERIFY0(spa_open(name, &spa, FTAG));
+	char name[ZFS_MAX_DATASET_NAME_LEN];
+	spa_t *spa = import(dir, name, sizeof (name));
 	pool_scan_stat_t ps;
 	struct timespec t = { 0, 1000000 };
 	double from = now(), used = cpu();
@@ -611,14 +629,57 @@ work_scrub(const char *dir)
 	FIGURE(wall, "s");
 	FIGURE(spent, "cpu_s");
 	FIGURE(bytes / wall / 1e6, "mb_s");
-	spa_close(spa, FTAG);
-	VERIFY0(spa_export(name, NULL, B_FALSE, B_FALSE));
+	leave(spa, name);
+}
+
+/* ---- a send of a snapshot to a pipe --------------------------------------- */
+static int
+to_pipe(objset_t *os, void *b, int len, void *arg)
+{
+	for (int n, done = 0; done < len; done += n) {
+		n = write(*(int *)arg, (char *)b + done, len - done);
+		if (n < 0)
+			return (errno);
+	}
+	return (0);
+}
+
+static void
+work_send(const char *dir)
+{
+	char name[ZFS_MAX_DATASET_NAME_LEN], snap[ZFS_MAX_DATASET_NAME_LEN];
+	spa_t *spa = import(dir, name, sizeof (name));
+	dsl_pool_t *dp = spa_get_dsl(spa);
+	dsl_dataset_t *ds;
+	snprintf(snap, sizeof (snap), "%s/w@s", name);
+	VERIFY0(dsl_pool_hold(name, FTAG, &dp));
+	VERIFY0(dsl_dataset_hold(dp, snap, FTAG, &ds));
+	uint64_t to = ds->ds_object;
+	dsl_dataset_rele(ds, FTAG);
+	dsl_pool_rele(dp, FTAG);
+	boolean_t packed = strcmp(form, "compressed") == 0;
+	boolean_t raw = strcmp(form, "raw") == 0;
+	/* The program that reads the pipe does not count. */
+	FILE *reader = popen("exec cat >/dev/null", "w");
+	int fd = fileno(reader);
+	offset_t off = 0;
+	dmu_send_outparams_t out = { .dso_outfunc = to_pipe, .dso_arg = &fd };
+	double from = now(), used = cpu();
+	VERIFY0(dmu_send_obj(name, to, 0, B_FALSE, B_FALSE, packed, raw,
+	    B_FALSE, fd, &off, &out));
+	double wall = now() - from, spent = cpu() - used;
+	VERIFY0(pclose(reader));
+	FIGURE(wall, "s");
+	FIGURE(spent, "cpu_s");
+	FIGURE((objs * obj_mb << 20) / wall / 1e6, "mb_s");
+	leave(spa, name);
 }
 
 static const struct { const char *name; void (*work)(const char *); } works[] = {
 	{ "reads", work_reads }, { "storm", work_storm },
 	{ "free", work_free }, { "unmap", work_unmap },
 	{ "overwrite", work_overwrite }, { "scrub", work_scrub },
+	{ "send", work_send },
 };
 
 static int
@@ -633,7 +694,11 @@ set(char *arg)
 		return (1);
 	}
 	if (strcmp(arg, "image") == 0) {
-		scrubbed = value;
+		there = value;
+		return (1);
+	}
+	if (strcmp(arg, "form") == 0) {
+		form = value;
 		return (1);
 	}
 	if (strcmp(arg, "threads") == 0) {
@@ -685,7 +750,7 @@ main(int argc, char **argv)
 		}
 usage:
 	fprintf(stderr, "usage: libzpool reads|storm|free|unmap|overwrite|"
-	    "scrub DIR"
+	    "scrub|send DIR"
 	    " [NAME=VALUE ...]\n");
 	return (2);
 }

@@ -31,6 +31,7 @@ mod reads;
 mod report;
 mod run;
 mod scrub;
+mod send;
 mod stage;
 mod storm;
 
@@ -42,7 +43,7 @@ pub use run::Run;
 
 use anyhow::{Context, Result, bail};
 use knobs::{
-    ASHIFT, BS, CACHE_MB, COUNT, DELAY_US, DISKS, FILE_MB, IMAGE, LOG, MSECS, OBJ_MB, OBJS, PREFILL, RS,
+    ASHIFT, BS, CACHE_MB, COUNT, DELAY_US, DISKS, FILE_MB, FORM, IMAGE, LOG, MSECS, OBJ_MB, OBJS, PREFILL, RS,
     SIZE_MB, STRIDE, THREADS, TITLE,
 };
 use mounted::Mounted;
@@ -74,8 +75,11 @@ const POOL: &[Knob] = &[SIZE_MB, PREFILL, ASHIFT, CACHE_MB, DELAY_US];
 /// The settings of a scrub, and of the creation of its pool. Both get the same.
 const SCRUB: &[Knob] = &[TITLE, RS, OBJ_MB, OBJS, IMAGE, DISKS];
 
+/// The settings of sends, and of the creation of their pool.
+const SEND: &[Knob] = &[TITLE, RS, OBJ_MB, OBJS, IMAGE, DISKS, FORM];
+
 /// All workloads.
-pub const WORKLOADS: [Workload; 9] = [
+pub const WORKLOADS: [Workload; 11] = [
     Workload {
         name: "reads",
         what: "reads cached blocks at random places: copied, as references, and beside them plain memory",
@@ -117,6 +121,18 @@ pub const WORKLOADS: [Workload; 9] = [
         what: "imports the pool that scrub-image left, and scrubs it",
         knobs: SCRUB,
         does: Does::Pool(scrub::scrub),
+    },
+    Workload {
+        name: "send-image",
+        what: "makes the pool with a snapshot that send takes, and leaves it there",
+        knobs: SEND,
+        does: Does::Pool(send::make),
+    },
+    Workload {
+        name: "send",
+        what: "imports the pool that send-image left, and sends its snapshot to a pipe",
+        knobs: SEND,
+        does: Does::Pool(send::send),
     },
     Workload {
         name: "fio",

@@ -51,6 +51,7 @@ pub(super) fn cases(places: &Places, scale: Scale, cpus: usize) -> Vec<Case> {
     frees(&mut all, places, scale);
     overwrites(&mut all, places, scale);
     scrubs(&mut all, places, scale);
+    sends(&mut all, places, scale);
     mounts(&mut all, places, scale, cpus);
     all
 }
@@ -155,6 +156,17 @@ fn scrubs(all: &mut Vec<Case>, places: &Places, scale: Scale) {
     }
 }
 
+/// Sends of 2 GiB to a pipe. Both sides import and send the same image.
+fn sends(all: &mut Vec<Case>, places: &Places, scale: Scale) {
+    for form in ["plain", "compressed", "raw"] {
+        let objs = if scale == Scale::Smoke { 2 } else { 128 };
+        let knobs = [set("rs", 128 << 10), set("objs", objs), set("obj_mb", 16), set("form", form)];
+        let made_by = Some("send-image");
+        let title = format!("send-{form}");
+        all.push(Case { made_by, ..case(&title, "send", "send", &places.memory, &knobs) });
+    }
+}
+
 fn mounts(all: &mut Vec<Case>, places: &Places, scale: Scale, cpus: usize) {
     let mut add = |title: &str, work, dir: &Path, knobs: &[String]| {
         all.push(Case { mounted: true, ..case(title, "mounts", work, dir, knobs) });
@@ -181,8 +193,9 @@ mod tests {
             for case in all.iter().filter(|c| !c.mounted) {
                 assert!(peer.contains(&format!("{{ \"{}\", work_", case.work)), "{case:?}");
                 assert!(case.made_by.is_none() || peer.contains("strcmp(arg, \"image\")"));
+                assert!(case.work != "send" || peer.contains("strcmp(arg, \"form\")"));
                 for (name, _) in case.knobs.iter().filter_map(|k| k.split_once('=')) {
-                    let known = name == "threads" || peer.contains(&format!("{{ \"{name}\", &"));
+                    let known = ["threads", "form"].contains(&name) || peer.contains(&format!("{{ \"{name}\", &"));
                     assert!(known, "{}: {name}", case.title);
                 }
             }

@@ -32,6 +32,7 @@ pub(super) const FILE_MB: Knob = knob("obj_mb", "8", "MiB of the file");
 pub(super) const LOG: Knob = knob("log", "0", "1: the pool has a log device");
 pub(super) const IMAGE: Knob = knob("image", "image", "what the images are called");
 pub(super) const DISKS: Knob = knob("disks", "1", "images: more than one are a raidz2");
+pub(super) const FORM: Knob = knob("form", "plain", "the form of the stream: plain, compressed, raw");
 /// The settings of the pool that a workload creates: this one and those below.
 pub(super) const SIZE_MB: Knob = knob("size_mb", "4096", "MiB of the image");
 pub(super) const PREFILL: Knob =

@@ -1,15 +1,13 @@
 //! A scrub. Both sides import and scrub the same image, which this program creates.
 
-use super::knobs::{CACHE_MB, DISKS, IMAGE, OBJ_MB, OBJS, RS, TITLE};
-use super::stage::{Stage, noise};
+use super::knobs::{DISKS, IMAGE, OBJ_MB, OBJS, RS, TITLE};
+use super::stage::{Stage, import, noise};
 use super::{Answer, Knobs};
-use crate::images::{Images, POOL};
+use crate::images::Images;
 use crate::measure::process_cpu;
 use anyhow::{Context, Result, ensure};
 use poolhouse::ondisk::scan::{ScanFunc, ScanState};
 use poolhouse::spa::engine::ScanCommand;
-use poolhouse::spa::import::{Options, Resources, SystemClock, import_for_writing};
-use poolhouse::spa::{Host, discover};
 use std::path::Path;
 use std::time::Instant;
 
@@ -43,22 +41,7 @@ pub(super) fn make(dir: &Path, knobs: &Knobs) -> Result<Answer> {
 pub(super) fn scrub(dir: &Path, knobs: &Knobs) -> Result<Answer> {
     let title = knobs.word(TITLE)?;
     let bytes = (knobs.number(OBJS)? * knobs.number(OBJ_MB)?) << 20;
-    let images = images(dir, knobs)?;
-    let found = discover(images.paths());
-    // The caller that created the images removes them.
-    images.keep();
-    let candidate = found.pools.first().context("there is no pool on the images")?;
-    let options =
-        Options { readonly: false, cache: (knobs.number(CACHE_MB)? << 20).into(), ..Options::default() };
-    let spa = import_for_writing(
-        candidate,
-        &options,
-        None,
-        &Host::of_system(),
-        &SystemClock,
-        Resources::of_system(POOL),
-    )
-    .map_err(|e| anyhow::anyhow!("import it: {e:?}"))?;
+    let spa = import(images(dir, knobs)?, knobs)?;
     let live = spa.writer().context("it was imported for writing")?;
     let (since, cpu) = (Instant::now(), process_cpu());
     live.scan(ScanCommand::Scrub).map_err(|e| anyhow::anyhow!("scrub it: {e:?}"))?;

@@ -10,8 +10,9 @@ use poolhouse::dsl::ops::create::Create;
 use poolhouse::dsl::prop::parse::{Context as Parsing, setting};
 use poolhouse::dsl::{Kind, Need, Owned};
 use poolhouse::ondisk::{Ashift, DmuType};
-use poolhouse::spa::Spa;
 use poolhouse::spa::engine::PoolWriter;
+use poolhouse::spa::import::{Options, Resources, SystemClock, import_for_writing};
+use poolhouse::spa::{Host, Spa, discover};
 use poolhouse::zpl::NewFileSystem;
 use std::path::Path;
 use std::sync::Arc;
@@ -37,6 +38,11 @@ impl Stage {
 
     /// The same on these images, which this creates.
     pub(super) fn on(images: Images, knobs: &Knobs) -> Result<Stage> {
+        Stage::compressed(images, knobs, "off")
+    }
+
+    /// The same with a compression.
+    pub(super) fn compressed(images: Images, knobs: &Knobs, compression: &str) -> Result<Stage> {
         images.create(knobs.number(SIZE_MB)? << 20)?;
         if knobs.number(PREFILL)? > 0 {
             images.prefill()?;
@@ -49,7 +55,7 @@ impl Stage {
         })?;
         let live = spa.writer().context("a new pool is open for writing")?;
         let parsing = Parsing { kind: Kind::Filesystem, creating: true, max_block: 1 << 20 };
-        let props = vec![setting("compression", "off", parsing).context("a property")?];
+        let props = vec![setting("compression", compression, parsing).context("a property")?];
         let name = format!("{POOL}/w");
         let contents = Arc::new(NewFileSystem::new((1_700_000_000, 0)));
         live.run(Box::new(Create {
@@ -144,6 +150,18 @@ impl Stage {
         spa.writer().expect("it was open for writing when this was made").export()?;
         Ok(images)
     }
+}
+
+/// Imports the pool on images that another process created, and keeps them. Its caller removes them.
+pub(super) fn import(images: Images, knobs: &Knobs) -> Result<Spa> {
+    let found = discover(images.paths());
+    images.keep();
+    let candidate = found.pools.first().context("there is no pool on the images")?;
+    let options =
+        Options { readonly: false, cache: (knobs.number(CACHE_MB)? << 20).into(), ..Options::default() };
+    let (host, resources) = (Host::of_system(), Resources::of_system(POOL));
+    import_for_writing(candidate, &options, None, &host, &SystemClock, resources)
+        .map_err(|e| anyhow::anyhow!("import it: {e:?}"))
 }
 
 /// A small random number generator (xorshift).
