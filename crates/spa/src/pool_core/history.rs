@@ -12,7 +12,14 @@ use crate::pool_core::PoolCore;
 use crate::pool_core::errors::SyncError;
 use crate::pool_core::state::{Command, Logged, Recorded};
 
+/// Most bytes of a text. Longer ones are cut off, as OpenZFS's commands do (`HIS_MAX_RECORD_LEN`).
+const TEXT_MAX: usize = 2 * 4096;
+/// Most bytes of a request's input: a sixteenth of the smallest history, whose other records it
+/// would push out. OpenZFS has no limit.
+const INPUT_MAX: usize = 8 << 10;
+
 fn text(nv: &mut Nvlist, name: &str, value: &str) {
+    let value = &value[..value.floor_char_boundary(TEXT_MAX)];
     nv.set(name, Value::String(value.as_bytes().to_vec()));
 }
 
@@ -35,13 +42,17 @@ fn internal(event: &Event, txg: Txg, now: u64, hostname: &str) -> Nvlist {
 const ZONE: &str = "linux";
 
 /// The history record of a user's command or request (`zpool_log_history`, `zfsdev_ioctl_common`).
+///
+/// That of a request with a long input, such as the names of many snapshots, has no input.
 fn command(command: &Command, now: u64, hostname: &str) -> Nvlist {
     let mut nv = Nvlist::new();
     match &command.what {
         Logged::Line(line) => text(&mut nv, "history command", line),
         Logged::Request(name, input) => {
             text(&mut nv, "ioctl", name);
-            nv.set("in_nvl", Value::List(input.clone()));
+            if input.encode_xdr().len() <= INPUT_MAX {
+                nv.set("in_nvl", Value::List(input.clone()));
+            }
         }
     }
     nv.set("history who", Value::Uint64(command.uid.into()));
