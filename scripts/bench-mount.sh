@@ -65,7 +65,8 @@ case $name in
     for alias in zpool zfs; do ln -s "$(realpath "$POOLHOUSE")" "$room/$alias"; done
     pool=bench$$
     "$room/zpool" create -o ashift=12 -O atime=off -O compression=off -m "$room/mnt" "$pool" "${devices[@]}"
-    take_away+=("wait $pid" "$room/zpool export $pool")
+    # A pool that can't be exported, as one without space, is destroyed: the daemon ends with it.
+    take_away+=("wait $pid" "$room/zpool export $pool || $room/zpool destroy -f $pool || kill -9 $pid")
     ;;
   zfs-fuse)
     mkdir -p /run/zfs /etc/zfs /var/lib/zfs

@@ -23,8 +23,13 @@ flags=(-O2 -g -fno-strict-aliasing -w -D_GNU_SOURCE -D_REENTRANT -D_FILE_OFFSET_
 if [ -n "${ZFS_SRC:-}" ]; then
   s=$ZFS_SRC
   [ -e "$s/.libs/libzpool.so" ] || { echo "no libzpool in $s/.libs: build it first" >&2; exit 2; }
-  flags+=(-DPEER_API=24 -DNDEBUG -include "$s/zfs_config.h" -include "$s/include/sys/simd_config.h" -I"$s/include" -I"$s/lib/libspl/include"
-    -I"$s/lib/libspl/include/os/linux" -I"$s/lib/libzpool/include")
+  flags+=(-DNDEBUG -include "$s/zfs_config.h" -I"$s/include" -I"$s/lib/libspl/include" -I"$s/lib/libspl/include/os/linux")
+  # The headers of libzpool have moved, and some of its functions changed, after 2.4.
+  if [ -e "$s/lib/libzpool/include/libzpool.h" ]; then
+    flags+=(-DPEER_API=25 -include "$s/include/sys/simd_config.h" -I"$s/lib/libzpool/include")
+  else
+    flags+=(-DPEER_API=24 -I"$s/include/os/linux/zfs")
+  fi
   libs=(-L"$s/.libs" -Wl,-rpath,"$s/.libs" -lzpool -lnvpair)
   for one in "$s"/.libs/libspl.a "$s"/.libs/libzutil.a; do [ ! -e "$one" ] || libs=("$one" "${libs[@]}"); done
   libraries=$s/.libs

@@ -18,7 +18,7 @@
  * each write and flush of an image takes so long.
  */
 #include <sys/zfs_context.h>
-#if PEER_API >= 24
+#if PEER_API >= 25
 #include <libzpool.h>
 #endif
 #include <sys/spa.h>
@@ -48,17 +48,21 @@
 #include <time.h>
 #include <unistd.h>
 
-#if PEER_API >= 24
+/* 23: 2.3; 24: 2.4; 25: newer. */
+#if PEER_API >= 25
 #define	CREATE(n, r, p)	spa_create(n, r, p, NULL, NULL, NULL)
-#define	WRITE(o, b, f, s, d, t)	\
-	dmu_write(o, b, f, s, d, t, DMU_READ_NO_PREFETCH)
-#define	COMMIT(z, o)	VERIFY0(zil_commit(z, o))
 #define	SCRUB(s)	spa_scan(s, POOL_SCAN_SCRUB, 0)
 #else
 #define	CREATE(n, r, p)	spa_create(n, r, p, NULL, NULL)
+#define	SCRUB(s)	spa_scan(s, POOL_SCAN_SCRUB)
+#endif
+#if PEER_API >= 24
+#define	WRITE(o, b, f, s, d, t)	\
+	dmu_write(o, b, f, s, d, t, DMU_READ_NO_PREFETCH)
+#define	COMMIT(z, o)	VERIFY0(zil_commit(z, o))
+#else
 #define	WRITE(o, b, f, s, d, t)	dmu_write(o, b, f, s, d, t)
 #define	COMMIT(z, o)	zil_commit(z, o)
-#define	SCRUB(s)	spa_scan(s, POOL_SCAN_SCRUB)
 #endif
 
 extern char *spa_config_path;
