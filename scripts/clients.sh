@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Usage: scripts/clients.sh [zfs-auto-snapshot|zfsnap|sanoid|syncoid|zfs-autobackup|pyznap|bzfs|
-#                            simplesnap|zfs_exporter|zrepl|go-zfs ...]
+#                            bzfs-tests|simplesnap|zfs_exporter|zrepl|go-zfs ...]
 # Runs foreign programs that call `zpool` and `zfs`, unchanged, with our commands first on PATH.
 # Each runs on two new pools, `clients` and `target`, of one daemon. Then the script checks what they
 # did: the snapshots that they took, sent and destroyed, the metrics that they show.
@@ -304,6 +304,46 @@ bzfs() {
   [ "$(zfs list -H -t snapshot -o name -r target/data | tr '\n' ' ')" = 'target/data@s2 target/data@s3 target/data/deep@s1 target/data/deep@s2 target/data/deep@s3 ' ] || wrong 'what the source lacks was not destroyed'
 }
 
+# Its own integration tests, each on two new pools: those that it runs on one machine, with ssh to it.
+bzfs_tests() {
+  [ "$(id -u)" = 0 ] || { missing 'root, for the namespaces of the tests'; return; }
+  local tool source=$programs/bzfs-1.25.0
+  for tool in ssh ssh-keygen pv mbuffer zstd; do command -v "$tool" >/dev/null || { missing "$tool"; return; }; done
+  [ -x /usr/sbin/sshd ] || { missing /usr/sbin/sshd; return; }
+  if [ ! -d "$source" ]; then
+    { python3 -m pip download -q --no-deps --no-binary bzfs -d "$programs/sdist" bzfs==1.25.0 && tar -xzf "$programs/sdist/bzfs-1.25.0.tar.gz" -C "$programs"; } \
+      >"$report/pip-bzfs-tests.log" 2>&1 || { missing "the source of bzfs 1.25.0: $report/pip-bzfs-tests.log"; return; }
+  fi
+  unshare -m -n --propagation slave bash -c "$(declare -f bzfs_tests_inside); bzfs_tests_inside '$room/ssh' '$source'" \
+    >"$report/bzfs.tests" 2>&1 || { wrong "a test failed: $report/bzfs.tests"; return; }
+  [ "$(sed -n 's/^Ran \([0-9]*\) tests.*/\1/p' "$report/bzfs.tests")" -ge 239 ] || wrong "some tests are missing: $report/bzfs.tests"
+}
+
+# In namespaces of their own the tests have port 22, and write to a home that is gone afterwards.
+bzfs_tests_inside() { # FOLDER SOURCE
+  local keys=$1/keys bin=$1/bin home
+  # They call sudo, also as root. The real one would not keep the environment.
+  mkdir -p "$bin" && printf '#!/bin/sh\nwhile [ "${1#-}" != "$1" ]; do shift; done\nexec "$@"\n' >"$bin/sudo" && chmod +x "$bin/sudo" || return
+  local PATH=$bin:$PATH
+  home=$(getent passwd 0 | cut -d: -f6)
+  mkdir -p "$1"/{home,work,keys} && mount -t overlay overlay -o "lowerdir=$home,upperdir=$1/home,workdir=$1/work" "$home" || return
+  mount -t tmpfs none /run && mkdir -m 755 /run/sshd && ip link set lo up && rm -rf "$home/.ssh" && mkdir -m 700 "$home/.ssh" || return
+  ssh-keygen -q -t rsa -N '' -f "$home/.ssh/id_rsa" && ssh-keygen -q -t ed25519 -N '' -f "$keys/host" || return
+  cp "$home/.ssh/id_rsa.pub" "$home/.ssh/authorized_keys"
+  /usr/sbin/sshd -f /dev/null -h "$keys/host" -o PidFile="$keys/pid" -o UsePAM=no -o StrictModes=no \
+    -o SetEnv="PATH=$PATH POOLHOUSE_RUN_DIR=$POOLHOUSE_RUN_DIR" || return
+  local code=0
+  cd "$2" && bzfs_test_mode=functional python3 -c '
+import logging, sys, unittest
+# Other tests, which run before these, would have named it.
+logging.addLevelName(5, "TRACE")
+from bzfs_tests.itest import test_integrations
+result = unittest.TextTestRunner(verbosity=2, stream=sys.stdout).run(test_integrations.suite())
+sys.exit(not result.wasSuccessful())' || code=1
+  kill "$(cat "$keys/pid")"
+  return $code
+}
+
 simplesnap() {
   debian simplesnap liblockfile-bin liblockfile1 logapp || return
   local tools=$root/usr/sbin:$root/usr/bin i
@@ -362,7 +402,7 @@ go_zfs() {
   [ "$(grep -c '^--- PASS' "$report/go-zfs.tests")" -ge 16 ] || wrong "some tests are missing: $report/go-zfs.tests"
 }
 
-all=(zfs-auto-snapshot zfsnap sanoid syncoid zfs-autobackup pyznap bzfs simplesnap zfs_exporter zrepl go-zfs)
+all=(zfs-auto-snapshot zfsnap sanoid syncoid zfs-autobackup pyznap bzfs bzfs-tests simplesnap zfs_exporter zrepl go-zfs)
 [ $# -gt 0 ] || set -- "${all[@]}"
 bad=0
 for client in "$@"; do

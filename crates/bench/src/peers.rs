@@ -43,8 +43,8 @@ pub use run::Run;
 
 use anyhow::{Context, Result, bail};
 use knobs::{
-    ASHIFT, BS, CACHE_MB, COUNT, DELAY_US, DISKS, FILE_MB, FORM, IMAGE, LOG, MSECS, OBJ_MB, OBJS, PREFILL, RS,
-    SIZE_MB, STRIDE, THREADS, TITLE,
+    ASHIFT, BS, CACHE_MB, COUNT, DELAY_US, DISKS, FILE_MB, FORM, IMAGE, LOG, MSECS, OBJ_MB, OBJS, PREFILL,
+    RS, SIZE_MB, STRIDE, THREADS, TITLE,
 };
 use mounted::Mounted;
 use std::path::Path;

@@ -120,19 +120,21 @@ impl Deadlist {
         mos.destroy_bpobj(tx, into)
     }
 
-    /// Removes the key of a snapshot. Its blocks move to the key before
+    /// Removes the key of a snapshot, if there is one. Its blocks move to the key before
     /// (`dsl_deadlist_remove_key`).
+    ///
+    /// The key of a bookmark can be gone: another bookmark, a copy of it, had it too.
     ///
     /// # Errors
     /// * The errors of [counting features](Error#counting-features). [`Error::Corrupt`] also if
-    ///   this key or the one before is missing.
+    ///   the key before is missing.
     /// * [`Error::Unsupported`]: the pool was too old for sub-lists when a list was created.
     pub fn remove_key(&self, mos: &Mos, tx: &Tx, mintxg: u64) -> Result<()> {
         if self.old {
             return Ok(());
         }
         let lists = self.lists(mos)?;
-        let list = *lists.get(&mintxg).ok_or_else(|| self.corrupt("a snapshot has no list"))?;
+        let Some(&list) = lists.get(&mintxg) else { return Ok(()) };
         let (key, before) = self.list_of(&lists, mintxg)?;
         mos.unset(tx, self.object, &name(mintxg))?;
         self.append_list(mos, tx, key, before, list)

@@ -338,6 +338,10 @@ fn open(file: &Path, terms: &Terms<'_>) -> Result<(Arc<dyn Device>, VdevKind), C
     Ok((device, kind))
 }
 
+/// Bytes that stay free in the label of a new device, for what labels get later: longer paths,
+/// features, states. Without space in its labels, a pool could write nothing more.
+pub(crate) const LABEL_RESERVE: usize = 8 << 10;
+
 /// Writes labels of devices that join a pool in `txg`, and empty uberblock rings
 /// (`vdev_label_init`).
 pub(crate) fn begin_labels(
@@ -349,6 +353,7 @@ pub(crate) fn begin_labels(
         let mut label = config.to_label(*guid, Txg(0)).expect("every claimed device is in the config");
         label.set("create_txg", ondisk::Value::Uint64(txg.0));
         let writer = LabelWriter::new(&**device);
+        writer.check(&label, LABEL_RESERVE)?;
         writer.clear_rings()?;
         (0..LABELS).try_for_each(|l| writer.config(l, &label))?;
     }

@@ -195,7 +195,8 @@ mod tests {
                 assert!(case.made_by.is_none() || peer.contains("strcmp(arg, \"image\")"));
                 assert!(case.work != "send" || peer.contains("strcmp(arg, \"form\")"));
                 for (name, _) in case.knobs.iter().filter_map(|k| k.split_once('=')) {
-                    let known = ["threads", "form"].contains(&name) || peer.contains(&format!("{{ \"{name}\", &"));
+                    let known =
+                        ["threads", "form"].contains(&name) || peer.contains(&format!("{{ \"{name}\", &"));
                     assert!(known, "{}: {name}", case.title);
                 }
             }

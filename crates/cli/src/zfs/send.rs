@@ -540,7 +540,8 @@ fn refused(cx: &mut Cx, request: &SendRequest, denied: Denied) -> Stop {
     }
 }
 
-/// Reports an error with libzfs's text (`zfs_send_one_cb_impl`).
+/// Reports an error with libzfs's text (`dump_ioctl`; for a head and from a bookmark
+/// `zfs_send_one_cb_impl`).
 fn failed(cx: &mut Cx, request: &SendRequest, error: &Error) -> Stop {
     let SendRequest { dataset, from, .. } = request;
     let why = match &error.reason {
@@ -548,7 +549,10 @@ fn failed(cx: &mut Cx, request: &SendRequest, error: &Error) -> Stop {
         Reason::NoSuchDataset if from.as_deref() == Some(&error.about) => {
             format!("incremental source ({}) does not exist", error.about)
         }
-        Reason::KeyNotLoaded => "dataset key must be loaded".to_owned(),
+        Reason::KeyNotLoaded => {
+            let one = !dataset.contains('@') || from.as_deref().is_some_and(|from| from.contains('#'));
+            format!("{} key must be loaded", if one { "dataset" } else { "source" })
+        }
         Reason::Busy => "target is busy; if a filesystem, it must not be mounted".to_owned(),
         reason => words::reason(reason, &cx.clock),
     };

@@ -82,7 +82,10 @@ impl SyncTask for CreateBookmarks {
                 BookmarkPhys { redaction_obj: s.redaction_list_of(snap)?, ..s.bookmark_of(snap)? }
             } else {
                 // A copy has no redaction list: the list belongs to one bookmark.
-                BookmarkPhys { redaction_obj: 0, ..s.hold_bookmark(source)?.1.phys }
+                let (from, source) = s.hold_bookmark(source)?;
+                let copy = BookmarkPhys { redaction_obj: 0, ..source.phys };
+                // The figures need a key in the deadlist that is the source's head's.
+                if from == head { copy } else { without_figures(copy) }
             };
             if phys.flags & ZBM_FLAG_HAS_FBN != 0 {
                 s.feature_count("bookmark_written", 1)?;
@@ -92,6 +95,17 @@ impl SyncTask for CreateBookmarks {
             s.log("bookmark", new.split('#').next().unwrap_or(new), head, text);
         }
         Ok(())
+    }
+}
+
+fn without_figures(phys: BookmarkPhys) -> BookmarkPhys {
+    BookmarkPhys {
+        guid: phys.guid,
+        creation_txg: phys.creation_txg,
+        creation_time: phys.creation_time,
+        ivset_guid: phys.ivset_guid,
+        words: phys.words,
+        ..BookmarkPhys::default()
     }
 }
 

@@ -1,6 +1,6 @@
 //! Holds: a snapshot with a hold is not destroyed.
 
-use crate::error::Refusal;
+use crate::error::{NameError, Refusal};
 use crate::mos_objects::{DropEntry, words};
 use crate::sync::{SyncTask, Syncing, TaskNeed};
 use crate::{Error, Name, Result, Tail};
@@ -9,7 +9,7 @@ use ondisk::version::SPA_VERSION_USERREFS;
 use ondisk::{DmuType, ObjNum};
 use std::collections::BTreeSet;
 
-/// Longest tag (`MAXNAMELEN`).
+/// Length of a tag in bytes that is too long, with its NUL (`MAXNAMELEN`).
 const MAX_TAG: usize = 256;
 
 /// Holds snapshots together (`dsl_dataset_user_hold`).
@@ -38,8 +38,15 @@ impl SyncTask for HoldSnapshots {
             if !matches!(Name::parse(name)?.tail, Tail::Snapshot(_)) {
                 return Syncing::refuse(name, Refusal::NotSnapshot);
             }
-            if tag.len() > MAX_TAG {
+            if tag.len() >= MAX_TAG {
                 return Syncing::refuse(name, Refusal::TagTooLong);
+            }
+            let bad = |why| Err(Error::BadName { name: tag.clone(), why });
+            if tag.is_empty() {
+                return bad(NameError::EmptyComponent);
+            }
+            if tag.contains('\0') {
+                return bad(NameError::InvalidChar('\0'));
             }
             if !seen.insert((name, tag)) {
                 return Syncing::refuse(name, Refusal::TagExists);

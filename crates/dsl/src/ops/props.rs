@@ -17,6 +17,7 @@ use crate::links::ParentWalk;
 use crate::mos_objects::{DropEntry, words};
 use crate::ops::create::{ZVOL_OBJ, ZVOL_ZAP_OBJ};
 use crate::policy::{Redundant, Settings, checksum_of, compress_of, dedup_of};
+use crate::prop::parse::{ZAP_MAXNAMELEN, ZFS_MAXPROPLEN};
 use crate::prop::value::PropZap;
 use crate::prop::{Prop, Value};
 use crate::sync::{SyncTask, Syncing, TaskNeed};
@@ -31,6 +32,10 @@ use ondisk::{DmuType, ObjNum};
 
 /// Says that properties were received (`ZPROP_HAS_RECVD`).
 const HAS_RECEIVED: &[u8] = b"$hasrecvd";
+/// What follows the name of a property in the entry of its received value (`ZPROP_RECVD_SUFFIX`).
+const RECEIVED: &str = "$recvd";
+/// What follows it in the entry that hides a received value (`ZPROP_INHERIT_SUFFIX`).
+const HIDING: &str = "$inherit";
 
 /// A checked property and its value.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -126,10 +131,10 @@ impl Syncing<'_> {
         if let Some(v) = zap.lookup(name.as_bytes())? {
             return Ok(v.first());
         }
-        if zap.lookup(format!("{name}$inherit").as_bytes())?.is_some() {
+        if zap.lookup(format!("{name}{HIDING}").as_bytes())?.is_some() {
             return Ok(None);
         }
-        Ok(zap.lookup(format!("{name}$recvd").as_bytes())?.and_then(|v| v.first()))
+        Ok(zap.lookup(format!("{name}{RECEIVED}").as_bytes())?.and_then(|v| v.first()))
     }
 
     /// The reservation of a head for itself (`ds_reserved`).
@@ -199,11 +204,11 @@ impl Syncing<'_> {
         let name = &set.name;
         match source {
             SetAs::Local => {
-                zap.drop_entry(self.tx, format!("{name}$inherit").as_bytes())?;
+                zap.drop_entry(self.tx, format!("{name}{HIDING}").as_bytes())?;
                 zap.update(self.tx, name.as_bytes(), &stored(&set.value))?;
             }
             SetAs::Received => {
-                zap.update(self.tx, format!("{name}$recvd").as_bytes(), &stored(&set.value))?;
+                zap.update(self.tx, format!("{name}{RECEIVED}").as_bytes(), &stored(&set.value))?;
             }
         }
         Ok(())
@@ -230,8 +235,13 @@ impl Syncing<'_> {
         let object = self.dir(dir)?.props_zapobj;
         let zap = self.zap(object)?;
         zap.drop_entry(self.tx, name.as_bytes())?;
-        let hiding = format!("{name}$inherit");
-        if received {
+        let hiding = format!("{name}{HIDING}");
+        if hiding.len() >= ZAP_MAXNAMELEN {
+            // Nothing can hide a value that was received under such a name.
+            if !received {
+                zap.drop_entry(self.tx, format!("{name}{RECEIVED}").as_bytes())?;
+            }
+        } else if received {
             zap.drop_entry(self.tx, hiding.as_bytes())?;
         } else if zap.lookup(HAS_RECEIVED)?.is_some() {
             zap.update(self.tx, hiding.as_bytes(), &words(&[0]))?;
@@ -385,6 +395,7 @@ impl Syncing<'_> {
         let bp = self.ds(head)?.bp;
         let os = Objset::open(self.mos().objset().cache().clone(), head, &bp, self.mos().options().clone())?;
         let block = os.dnode(ZVOL_OBJ)?.block_size();
+        zap::Zap::open(&os.dnode(ZVOL_ZAP_OBJ)?)?.lookup(b"size")?;
         let why = match size {
             0 => PropError::Zero(Prop::Volsize.name()),
             n if !n.is_multiple_of(block) => PropError::NotMultiple(block),
@@ -471,7 +482,7 @@ impl Syncing<'_> {
         let name = Prop::Refreservation.name();
         let zap = self.zap(object)?;
         zap.drop_entry(self.tx, name.as_bytes())?;
-        zap.drop_entry(self.tx, format!("{name}$recvd").as_bytes())?;
+        zap.drop_entry(self.tx, format!("{name}{RECEIVED}").as_bytes())?;
         self.follow_prop(dir, Some(Prop::Refreservation), before)
     }
 
@@ -517,6 +528,24 @@ pub struct SetProps {
     pub source: SetAs,
 }
 
+/// Refuses a property whose entry would have a name that no entry can have.
+fn check_entry(dataset: &str, property: &str, source: SetAs) -> Result<()> {
+    let longest = match source {
+        SetAs::Local => property.len(),
+        // The received value must be one that a marker can hide later.
+        SetAs::Received => property.len() + HIDING.len(),
+    };
+    let name = || property.to_owned();
+    let why = if longest >= ZAP_MAXNAMELEN {
+        PropError::NameTooLong(name())
+    } else if property.is_empty() || property.contains('\0') {
+        PropError::Unknown(name())
+    } else {
+        return Ok(());
+    };
+    Err(Error::BadProperty { name: dataset.to_owned(), property: name(), why })
+}
+
 impl SyncTask for SetProps {
     fn need(&self) -> TaskNeed {
         const LIMITS: [Prop; 4] = [Prop::Quota, Prop::Refquota, Prop::Reservation, Prop::Refreservation];
@@ -524,10 +553,23 @@ impl SyncTask for SetProps {
         if self.props.iter().all(limit) {
             return TaskNeed::FREEING;
         }
-        TaskNeed::reserved(2 * self.props.len() as u64)
+        // Two blocks each, as in OpenZFS; many small ones share their blocks.
+        let bytes = |set: &Setting| match &set.value {
+            Value::Number(_) => set.name.len(),
+            Value::Text(text) => set.name.len() + text.len(),
+        };
+        let blocks = 64 + self.props.iter().map(|set| bytes(set) as u64 + 64).sum::<u64>() / 4096;
+        TaskNeed::reserved(blocks.min(2 * self.props.len() as u64))
     }
 
     fn check(&mut self, s: &mut Syncing<'_>) -> Result<()> {
+        for set in &self.props {
+            check_entry(&self.name, &set.name, self.source)?;
+            if matches!(&set.value, Value::Text(text) if text.len() >= ZFS_MAXPROPLEN) {
+                let (property, why) = (set.name.clone(), PropError::TooLong(set.name.clone()));
+                return Err(Error::BadProperty { name: self.name.clone(), property, why });
+            }
+        }
         if self.name.contains('@') {
             s.hold_snapshot(&self.name)?;
             if s.version() < SPA_VERSION_SNAP_PROPS {
@@ -582,6 +624,7 @@ impl SyncTask for InheritProp {
     }
 
     fn check(&mut self, s: &mut Syncing<'_>) -> Result<()> {
+        check_entry(&self.name, &self.property, SetAs::Local)?;
         if let Some(prop) = Prop::by_name(&self.property) {
             let desc = prop.desc();
             let fixed = desc.is_readonly() || (!self.received && !desc.is_inheritable());
@@ -640,7 +683,7 @@ impl SyncTask for DropReceived {
     }
 
     fn sync(&mut self, s: &mut Syncing<'_>) -> Result<()> {
-        let entry = format!("{}$recvd", self.property);
+        let entry = format!("{}{RECEIVED}", self.property);
         if self.name.contains('@') {
             let (_, snap) = s.hold_snapshot(&self.name)?;
             let object = s.ds(snap)?.props_obj;

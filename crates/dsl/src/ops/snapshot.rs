@@ -9,7 +9,7 @@ use ondisk::dsl::{DS_FLAG_INCONSISTENT, DdUsed, DslDatasetPhys};
 use ondisk::version::SPA_VERSION_SNAP_PROPS;
 use ondisk::{Corrupt, DmuType, ObjNum, Txg, mos};
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Creates snapshots together (`dsl_dataset_snapshot`).
 ///
@@ -43,8 +43,15 @@ impl SyncTask for Snapshot {
             failed.push(e);
         }
         let mut promised = HashMap::new();
+        let mut heads = HashSet::new();
         for name in &self.names {
-            match check_one(s, name, &mut promised) {
+            let twice = !heads.insert(name.split('@').next());
+            let checked = match twice {
+                // A txg makes one snapshot of a dataset.
+                true => Syncing::refuse(name, Refusal::CrossDevice),
+                false => check_one(s, name, &mut promised),
+            };
+            match checked {
                 Ok(()) => {}
                 Err(e @ (Error::Refused { .. } | Error::NoSuchDataset { .. } | Error::BadName { .. })) => {
                     failed.push(e);

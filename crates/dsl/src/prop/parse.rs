@@ -9,7 +9,7 @@ use ondisk::{SPA_MAXBLOCKSIZE, SPA_MINBLOCKSIZE, SPA_OLD_MAXBLOCKSIZE};
 /// Longest value of a property, its NUL included (`ZFS_MAXPROPLEN`).
 pub const ZFS_MAXPROPLEN: usize = 8192;
 /// Longest name of a property, its NUL included (`ZAP_MAXNAMELEN`).
-const ZAP_MAXNAMELEN: usize = 256;
+pub(crate) const ZAP_MAXNAMELEN: usize = 256;
 
 /// The dataset that a property is checked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

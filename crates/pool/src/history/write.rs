@@ -1,10 +1,9 @@
 //! Writing the history.
 
-use super::{MAX_RECORD, WHAT};
 use crate::{Error, Mos, Result};
 use dmu::{Dnode, NewObject, Tx};
 use ondisk::history::HistoryPhys;
-use ondisk::{Corrupt, DmuType, Nvlist, ObjNum, SPA_OLD_MAXBLOCKSIZE, mos};
+use ondisk::{DmuType, Nvlist, ObjNum, SPA_OLD_MAXBLOCKSIZE, mos};
 
 /// Least and most bytes of the ring (`spa_history_create_obj`).
 const RING: std::ops::RangeInclusive<u64> = 128 << 10..=1 << 30;
@@ -30,12 +29,12 @@ impl Mos {
 
     /// Adds a record to the history (`spa_history_log_sync`).
     ///
-    /// The oldest records are dropped to make space. The first record of a command is that of the
-    /// pool's creation, which is never dropped.
+    /// The oldest records are dropped to make space; all of them, if the oldest is malformed. The
+    /// first record of a command is that of the pool's creation, which is never dropped. A record
+    /// that is larger than the ring counts as lost.
     ///
     /// # Errors
-    /// * The errors of [changing](Error#changing). [`Error::Corrupt`] also if the record is larger
-    ///   than the ring.
+    /// * The errors of [changing](Error#changing).
     /// * [`Error::Missing`]: the pool has no history.
     pub fn log_history(&self, tx: &Tx, record: &Nvlist) -> Result<()> {
         let object = self.dir(mos::HISTORY)?.ok_or(Error::Missing { name: mos::HISTORY })?;
@@ -45,8 +44,9 @@ impl Mos {
         let packed = record.encode_xdr();
         let mut ring = Ring { dn, phys };
         let raw = [&(packed.len() as u64).to_le_bytes()[..], &packed].concat();
-        ring.make_room(raw.len() as u64)?;
-        ring.append(tx, &raw)?;
+        if ring.make_room(raw.len() as u64)? {
+            ring.append(tx, &raw)?;
+        }
         if ring.phys.pool_create_len == 0 && record.has("history command") {
             ring.phys.pool_create_len = ring.phys.eof;
             ring.phys.bof = ring.phys.eof;
@@ -63,26 +63,23 @@ struct Ring {
 }
 
 impl Ring {
-    /// Drops the oldest records until there is space for `len` bytes and one more.
-    fn make_room(&mut self, len: u64) -> Result<()> {
-        let object = self.dn.object();
-        let range = |value| Corrupt::Range { what: WHAT, field: "length", value };
-        let bad = |value| Error::Corrupt { object, source: range(value) };
+    /// Drops the oldest records until there is space for `len` bytes and one more. False if the
+    /// ring is too small.
+    fn make_room(&mut self, len: u64) -> Result<bool> {
         let size = self.phys.phys_max_off - self.phys.pool_create_len;
         if len >= size {
-            return Err(bad(len));
+            self.phys.records_lost += 1;
+            return Ok(false);
         }
         while size.saturating_sub(self.phys.eof - self.phys.bof) <= len {
             let mut raw = [0; 8];
             super::read(&self.dn, &self.phys, self.phys.bof, &mut raw)?;
             let oldest = u64::from_le_bytes(raw);
-            if oldest > MAX_RECORD || oldest + 8 > self.phys.eof - self.phys.bof {
-                return Err(bad(oldest));
-            }
-            self.phys.bof += oldest + 8;
+            let all = self.phys.eof - self.phys.bof;
+            self.phys.bof += oldest.saturating_add(8).min(all);
             self.phys.records_lost += 1;
         }
-        Ok(())
+        Ok(true)
     }
 
     fn append(&mut self, tx: &Tx, mut raw: &[u8]) -> Result<()> {

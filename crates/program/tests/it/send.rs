@@ -179,7 +179,7 @@ fn refusals() {
     }
     let encrypted = Sender::of("encrypted", "");
     let locked = encrypted.bad("zfs send encrypted/pass@s1").1;
-    assert_eq!(locked, "warning: cannot send 'encrypted/pass@s1': dataset key must be loaded\n");
+    assert_eq!(locked, "warning: cannot send 'encrypted/pass@s1': source key must be loaded\n");
     // A raw stream needs no key.
     let first = encrypted.stream("zfs send -w encrypted/pass@s1");
     let second = encrypted.stream("zfs send -w -i @s1 encrypted/pass@s2");

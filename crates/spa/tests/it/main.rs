@@ -30,6 +30,7 @@ mod log;
 mod packed_cache;
 mod rebuild;
 mod reclaim;
+mod requests;
 mod scan;
 mod scan_between;
 mod scan_fragmented;

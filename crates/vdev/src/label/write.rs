@@ -62,6 +62,18 @@ impl<'d> LabelWriter<'d> {
         Self { face: LabelIo::of(device, leaf) }
     }
 
+    /// Whether the labels have space for a config and `reserve` more bytes.
+    ///
+    /// # Errors
+    /// * [`LabelWriteError::TooLarge`]: they have not.
+    pub fn check(&self, config: &Nvlist, reserve: usize) -> Result<()> {
+        let size = config.encode_xdr().len();
+        if size + reserve > PHYS_SIZE as usize - ECK_SIZE {
+            return Err(LabelWriteError::TooLarge { size });
+        }
+        Ok(())
+    }
+
     /// Writes the config of label 0 to 3 (`vdev_label_sync`).
     ///
     /// # Errors
