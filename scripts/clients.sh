@@ -314,17 +314,19 @@ bzfs_tests() {
     { python3 -m pip download -q --no-deps --no-binary bzfs -d "$programs/sdist" bzfs==1.25.0 && tar -xzf "$programs/sdist/bzfs-1.25.0.tar.gz" -C "$programs"; } \
       >"$report/pip-bzfs-tests.log" 2>&1 || { missing "the source of bzfs 1.25.0: $report/pip-bzfs-tests.log"; return; }
   fi
-  unshare -m -n --propagation slave bash -c "$(declare -f bzfs_tests_inside); bzfs_tests_inside '$room/ssh' '$source'" \
+  unshare -m -n --propagation private bash -c "$(declare -f bzfs_tests_inside); bzfs_tests_inside '$room/ssh' '$source'" \
     >"$report/bzfs.tests" 2>&1 || { wrong "a test failed: $report/bzfs.tests"; return; }
   [ "$(sed -n 's/^Ran \([0-9]*\) tests.*/\1/p' "$report/bzfs.tests")" -ge 239 ] || wrong "some tests are missing: $report/bzfs.tests"
 }
 
-# In namespaces of their own the tests have port 22, and write to a home that is gone afterwards.
+# In namespaces of their own the tests have port 22, and write to a home that is gone afterwards. They
+# have a daemon there, whose mounts they see.
 bzfs_tests_inside() { # FOLDER SOURCE
   local keys=$1/keys bin=$1/bin home
   # They call sudo, also as root. The real one would not keep the environment.
   mkdir -p "$bin" && printf '#!/bin/sh\nwhile [ "${1#-}" != "$1" ]; do shift; done\nexec "$@"\n' >"$bin/sudo" && chmod +x "$bin/sudo" || return
-  local PATH=$bin:$PATH
+  local PATH=$bin:$PATH POOLHOUSE_RUN_DIR=$1/run
+  mkdir -m 700 "$POOLHOUSE_RUN_DIR" || return
   home=$(getent passwd 0 | cut -d: -f6)
   mkdir -p "$1"/{home,work,keys} && mount -t overlay overlay -o "lowerdir=$home,upperdir=$1/home,workdir=$1/work" "$home" || return
   mount -t tmpfs none /run && mkdir -m 755 /run/sshd && ip link set lo up && rm -rf "$home/.ssh" && mkdir -m 700 "$home/.ssh" || return
@@ -340,6 +342,7 @@ logging.addLevelName(5, "TRACE")
 from bzfs_tests.itest import test_integrations
 result = unittest.TextTestRunner(verbosity=2, stream=sys.stdout).run(test_integrations.suite())
 sys.exit(not result.wasSuccessful())' || code=1
+  zpool export -af
   kill "$(cat "$keys/pid")"
   return $code
 }

@@ -1,6 +1,7 @@
 //! Transactions: the transaction group of a change.
 
-use ondisk::Txg;
+use ondisk::{ObjNum, Txg};
+use parking_lot::Mutex;
 use std::sync::Arc;
 
 /// Holds the txg of a transaction open until it is dropped.
@@ -28,23 +29,36 @@ pub trait Hold: Send + Sync {
 pub struct Tx {
     txg: Txg,
     hold: Option<Arc<dyn Hold>>,
+    /// See [`Tx::is_first`].
+    counted: Mutex<Vec<ObjNum>>,
 }
 
 impl Tx {
     /// A transaction of `txg`. `hold` is dropped with it, and then releases the txg.
     pub fn new(txg: Txg, hold: Option<Box<dyn Hold>>) -> Tx {
-        Tx { txg, hold: hold.map(Arc::from) }
+        Tx { txg, hold: hold.map(Arc::from), counted: Mutex::default() }
     }
 
     /// Another handle of this transaction, for an operation that needs its own. The txg is released
     /// when all handles are dropped.
     pub fn share(&self) -> Tx {
-        Tx { txg: self.txg, hold: self.hold.clone() }
+        Tx { txg: self.txg, hold: self.hold.clone(), counted: Mutex::default() }
     }
 
     /// Its transaction group (`tx_txg`).
     pub fn txg(&self) -> Txg {
         self.txg
+    }
+
+    /// True at the first call for an object with this handle. So an operation that changes an object
+    /// in several steps counts the change once.
+    pub fn is_first(&self, object: ObjNum) -> bool {
+        let mut counted = self.counted.lock();
+        let first = !counted.contains(&object);
+        if first {
+            counted.push(object);
+        }
+        first
     }
 
     pub(crate) fn count(&self, bytes: u64) {

@@ -72,6 +72,19 @@ impl<'a> Name<'a> {
         Ok(Self { path, tail })
     }
 
+    /// As [`Name::parse`], for a name that a user gives to something new. The characters of the
+    /// engine's own names are not allowed: `$` (`$MOS`) and `%` (`%recv`).
+    ///
+    /// # Errors
+    /// * [`Error::BadName`]: the name is malformed; its [`NameError`] is the reason.
+    pub fn parse_new(name: &'a str) -> Result<Self, Error> {
+        let parsed = Self::parse(name)?;
+        match name.chars().find(|c| is_internal(*c)) {
+            Some(c) => Err(Error::BadName { name: name.to_owned(), why: NameError::InvalidChar(c) }),
+            None => Ok(parsed),
+        }
+    }
+
     /// The pool's name.
     pub fn pool(&self) -> &'a str {
         self.path.split('/').next().unwrap_or(self.path)
@@ -85,5 +98,9 @@ impl<'a> Name<'a> {
 
 /// Whether listings hide this component: internal (`$MOS`) or temporary (`%recv`) datasets.
 pub fn is_hidden(component: &str) -> bool {
-    component.contains(['$', '%'])
+    component.contains(is_internal)
+}
+
+fn is_internal(c: char) -> bool {
+    matches!(c, '$' | '%')
 }

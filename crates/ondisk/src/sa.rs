@@ -161,11 +161,13 @@ pub enum Attr {
     Dxattr,
     /// Id of the project.
     Projid,
+    /// What an AFS volume keeps with each vnode. OpenZFS doesn't know it, and leaves it alone.
+    Afs,
 }
 
 /// Name, length (0 if it varies) and byte swap of each known attribute. The first sixteen have
-/// their index as number.
-const KNOWN: [(Attr, &str, u16, AttrSwap); 22] = {
+/// their index as number. The last is no attribute of the ZPL.
+const KNOWN: [(Attr, &str, u16, AttrSwap); 23] = {
     use AttrSwap::{Acl, Uint8, Uint64};
     [
         (Attr::Atime, "ZPL_ATIME", 16, Uint64),
@@ -190,8 +192,11 @@ const KNOWN: [(Attr, &str, u16, AttrSwap); 22] = {
         (Attr::DaclAces, "ZPL_DACL_ACES", 0, Acl),
         (Attr::Dxattr, "ZPL_DXATTR", 0, Uint8),
         (Attr::Projid, "ZPL_PROJID", 8, Uint64),
+        (Attr::Afs, "POOLHOUSE_AFS", 0, Uint8),
     ]
 };
+/// How many of these are the ZPL's, which each object set registers.
+const ZPL: usize = 22;
 const LEGACY: usize = 16;
 
 impl Attr {
@@ -317,19 +322,20 @@ impl SaRegistry {
         Ok(())
     }
 
-    /// Registers each known attribute that has no number yet (`sa_attr_register_sync`).
+    /// Registers each attribute of the ZPL that has no number yet, and each of `more`
+    /// (`sa_attr_register_sync`).
     ///
     /// Returns all registrations: names, and values of the `REGISTRY` ZAP.
-    pub fn register_known(&mut self) -> Vec<(&'static str, u64)> {
-        for (attr, _, len, swap) in KNOWN {
-            if self.num(attr).is_none() {
+    pub fn register_known(&mut self, more: impl Fn(Attr) -> bool) -> Vec<(&'static str, u64)> {
+        for (i, (attr, _, len, swap)) in KNOWN.into_iter().enumerate() {
+            if self.num(attr).is_none() && (i < ZPL || more(attr)) {
                 let num = AttrNum(self.regs.len() as u16);
                 self.regs.push(Some(AttrReg { num, len, swap }));
                 self.nums[attr as usize] = Some(num);
             }
         }
-        let value = |attr| self.num(attr).and_then(|num| self.reg(num)).map_or(0, AttrReg::to_disk);
-        KNOWN.iter().map(|(attr, name, ..)| (*name, value(*attr))).collect()
+        let reg = |attr| self.num(attr).and_then(|num| self.reg(num));
+        KNOWN.iter().filter_map(|(attr, name, ..)| Some((*name, reg(*attr)?.to_disk()))).collect()
     }
 
     fn reg(&self, num: AttrNum) -> Option<AttrReg> {

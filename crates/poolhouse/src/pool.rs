@@ -193,7 +193,12 @@ impl Pool {
     ///   encryption root.
     /// * [`Error::Dataset`]: the dataset does not exist or can't be read.
     pub fn unload_key(&self, dataset: &str) -> Result<()> {
-        self.dsl.keys().unload(&self.dsl.dir(dataset)?)?;
+        let unload = |dsl: &Dsl| -> Result<()> { Ok(dsl.keys().unload(&dsl.dir(dataset)?)?) };
+        match self.spa.writer() {
+            // An operation that has found the key in its check needs it until it is done.
+            Some(live) => live.read(unload)?,
+            None => unload(&self.dsl)?,
+        }
         self.spa.cache().purge();
         Ok(())
     }

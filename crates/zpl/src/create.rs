@@ -13,9 +13,9 @@ use ondisk::zap::ZapFlags;
 use ondisk::znode::{Pflags, ZNODE_SIZE};
 use ondisk::{DmuType, ObjNum};
 
-use crate::CaseSensitivity;
 use crate::fs::{TOUPPER, ZPL_VERSION, ZPL_VERSION_SA};
 use crate::write::znode;
+use crate::{AfsRoot, CaseSensitivity};
 use std::sync::Arc;
 
 /// Object of the master node (`MASTER_NODE_OBJ`).
@@ -51,6 +51,8 @@ pub struct NewFileSystem {
     /// Slots of the root directory's dnode (`dnodesize`). More than one needs the feature
     /// `large_dnode`.
     pub slots: u8,
+    /// The root of an AFS volume, if it is one. A volume has the newest version.
+    pub afs: Option<AfsRoot>,
 }
 
 impl NewFileSystem {
@@ -65,6 +67,7 @@ impl NewFileSystem {
             utf8only: false,
             version: ZPL_VERSION,
             slots: 1,
+            afs: None,
         }
     }
 
@@ -102,6 +105,9 @@ impl NewFileSystem {
         master.add(tx, b"DELETE_QUEUE", &word(unlinked.dnode().object().0))?;
         let root = self.root(os, tx, sa.as_ref())?;
         master.add(tx, b"ROOT", &word(root.0))?;
+        if self.afs.is_some() {
+            crate::FileSystem::mark_afs(&master, tx)?;
+        }
         Ok(())
     }
 
@@ -116,7 +122,10 @@ impl NewFileSystem {
         };
         let spec = NewObject { slots, ..NewObject::new(DmuType::DIRECTORY_CONTENTS) };
         let spec = spec.with_bonus(bonus.0, bonus.1);
-        let zap = Zap::create(os, tx, &spec, norm, ZapFlags::default())?;
+        let zap = match &self.afs {
+            Some(afs) => Zap::create_claim(os, tx, afs.object, &spec, norm, ZapFlags::default())?,
+            None => Zap::create(os, tx, &spec, norm, ZapFlags::default())?,
+        };
         let object = zap.dnode().object();
         let word = |n: u64| n.to_le_bytes();
         let (sec, nsec) = self.now;
@@ -131,10 +140,12 @@ impl NewFileSystem {
                 ace
             })
             .collect();
+        let generation = self.afs.as_ref().map_or(tx.txg().0, |afs| afs.generation);
+        let status = self.afs.as_ref().map(|afs| afs.status.encode());
         let attrs: [(Attr, &[u8]); 14] = [
             (Attr::Mode, &word(MODE)),
             (Attr::Size, &word(2)),
-            (Attr::Gen, &word(tx.txg().0)),
+            (Attr::Gen, &word(generation)),
             (Attr::Uid, &word(self.uid)),
             (Attr::Gid, &word(self.gid)),
             (Attr::Parent, &word(object.0)),
@@ -147,6 +158,8 @@ impl NewFileSystem {
             (Attr::DaclCount, &word(ACL_0755.len() as u64)),
             (Attr::DaclAces, &aces),
         ];
+        let attrs: Vec<(Attr, &[u8])> =
+            attrs.into_iter().chain(status.as_ref().map(|status| (Attr::Afs, &status[..]))).collect();
         let dn = os.dnode(object)?;
         match sa {
             Some(sa) => sa.replace(&dn, tx, &attrs)?,

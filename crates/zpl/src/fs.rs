@@ -1,5 +1,6 @@
 //! The file system: its master node, and the state that all files share (`zfsvfs_t`).
 
+use crate::afs::{self, AfsUser};
 use crate::fuid::Domains;
 use crate::write::{Policies, Quotas, Writer, Writing};
 use crate::{Error, FileType, Node, Result, SpaceKind};
@@ -43,8 +44,10 @@ pub enum CaseSensitivity {
 }
 
 /// An open file system; clones share it (`zfsvfs_t`).
+///
+/// A handle may act for a user of an AFS cell ([`FileSystem::by_afs_user`]).
 #[derive(Debug, Clone)]
-pub struct FileSystem(Arc<Inner>);
+pub struct FileSystem(pub(crate) Arc<Inner>, pub(crate) Option<AfsUser>);
 
 /// A reference to an open file system that doesn't keep it open.
 #[derive(Debug, Clone)]
@@ -53,13 +56,15 @@ pub struct WeakFileSystem(Weak<Inner>);
 impl WeakFileSystem {
     /// The file system, if it is still open.
     pub fn upgrade(&self) -> Option<FileSystem> {
-        self.0.upgrade().map(FileSystem)
+        self.0.upgrade().map(|inner| FileSystem(inner, None))
     }
 }
 
 #[derive(Debug)]
-struct Inner {
+pub(crate) struct Inner {
     os: Objset,
+    /// It is a volume of an AFS cell.
+    pub(crate) afs: bool,
     master: Zap,
     version: AtomicU64,
     root: ObjNum,
@@ -154,8 +159,9 @@ impl FileSystem {
         let norm_on_disk = Normalization::from_disk(norm.to_disk() | fold)
             .map_err(|source| Error::Corrupt { object: MASTER_NODE, source })?;
         let sa_master = if version >= ZPL_VERSION_SA { object("SA_ATTRS")? } else { None };
-        Ok(FileSystem(Arc::new(Inner {
+        let inner = Arc::new(Inner {
             os: os.clone(),
+            afs: version >= ZPL_VERSION_SA && number(afs::MARK)?.is_some(),
             version: AtomicU64::new(version),
             root,
             norm,
@@ -171,7 +177,8 @@ impl FileSystem {
             domains: OnceLock::new(),
             dirs: Mutex::default(),
             writer,
-        })))
+        });
+        Ok(FileSystem(inner, None))
     }
 
     pub(crate) fn writer_if_any(&self) -> Option<&Writer> {

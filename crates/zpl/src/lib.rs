@@ -18,6 +18,7 @@
 //!   those.
 
 mod acl;
+mod afs;
 mod attr;
 mod create;
 mod dir;
@@ -32,6 +33,7 @@ mod write;
 mod xattr;
 
 pub use acl::Acl;
+pub use afs::{AfsRoot, AfsStatus, AfsUser};
 pub use attr::{Attr, Time};
 pub use create::NewFileSystem;
 pub use dir::{DirCookie, DirEntry, ReadDir};
@@ -46,7 +48,7 @@ pub use path::Paths;
 pub use rollback_diff::{RollbackDiff, compare};
 pub use space::{Space, SpaceKind};
 pub use write::{
-    AclInherit, AclMode, Atime, CloneRange, Kind, NewFile, Orphans, Policies, Policy, Rename, SetAttr,
+    AclInherit, AclMode, Atime, CloneRange, Kind, NewFile, Orphans, Place, Policies, Policy, Rename, SetAttr,
     SetXattr, replay,
 };
 

@@ -80,7 +80,7 @@ use dmu::{Objset, Tx};
 use dsl::Need;
 pub(crate) use legacy::znode;
 use locks::Locks;
-pub use make::{Kind, NewFile};
+pub use make::{Kind, NewFile, Place};
 pub use nfs4::{AclInherit, AclMode};
 use ondisk::{ObjNum, Txg};
 use parking_lot::Mutex;

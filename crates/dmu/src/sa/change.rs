@@ -42,7 +42,7 @@ impl Sa {
         let master = Zap::create_kind(os, tx, DmuType::SA_MASTER_NODE)?;
         let number = master.dnode().object();
         let sa = Sa::load(os, Some(number))?;
-        sa.register(tx, &mut sa.reg.0.write())?;
+        sa.register(tx, &mut sa.reg.0.write(), &[])?;
         Ok((sa, number))
     }
 
@@ -58,11 +58,11 @@ impl Sa {
         Ok(zap)
     }
 
-    /// Gives numbers to the attributes that have none.
-    fn register(&self, tx: &Tx, reg: &mut SaRegistry) -> Result<()> {
+    /// Gives numbers to the ZPL's attributes and to those of `changes`, if they have none.
+    fn register(&self, tx: &Tx, reg: &mut SaRegistry, changes: &[Change<'_>]) -> Result<()> {
         let zap = self.linked(tx, b"REGISTRY", DmuType::SA_ATTR_REGISTRATION)?;
         let mut all = reg.clone();
-        for (name, value) in all.register_known() {
+        for (name, value) in all.register_known(|attr| changes.iter().any(|(a, _)| *a == attr)) {
             if zap.lookup_u64(name.as_bytes())? != Some(value) {
                 zap.update(tx, name.as_bytes(), &Value::from(value))?;
             }
@@ -78,7 +78,7 @@ impl Sa {
             return Ok(all);
         }
         let reg = &mut *self.reg.0.write();
-        self.register(tx, reg)?;
+        self.register(tx, reg, changes)?;
         Ok(find(reg).expect("every known attribute is registered now"))
     }
 

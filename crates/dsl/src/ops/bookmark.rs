@@ -51,6 +51,7 @@ impl SyncTask for CreateBookmarks {
             if !s.feature_enabled("bookmarks")? {
                 return Syncing::refuse(new, Refusal::Feature("bookmarks"));
             }
+            Name::parse_new(new)?;
             let (head, name) = s.hold_bookmarked(new)?;
             if s.bookmarks(head)?.iter().any(|b| b.name == name) {
                 return Syncing::refuse(new, Refusal::Exists);

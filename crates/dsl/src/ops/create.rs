@@ -126,7 +126,7 @@ pub(crate) fn check_new_name(s: &mut Syncing<'_>, name: &str) -> Result<u64> {
 
 /// The same without the limit of the depth.
 pub(crate) fn check_new_place(s: &mut Syncing<'_>, name: &str) -> Result<u64> {
-    if crate::Name::parse(name)?.tail != crate::Tail::Head {
+    if crate::Name::parse_new(name)?.tail != crate::Tail::Head {
         return Syncing::refuse(name, Refusal::NotHead);
     }
     let Some((above, _)) = name.rsplit_once('/') else {

@@ -96,7 +96,8 @@ impl Syncing<'_> {
         // Creating a dataset looks up the origin, and must find a complete directory.
         self.flush()?;
         let head = self.create_dataset(dir, None, 0)?;
-        self.snapshot_head(head, ORIGIN)?;
+        // Every dataset must be born after the origin.
+        self.snapshot_head_at(head, ORIGIN, 1)?;
         self.flush()?;
         let made = self.dsl.origin_snapshot()?;
         made.ok_or_else(|| Error::NoSuchDataset { name: ORIGIN.to_owned() })

@@ -25,7 +25,7 @@ use crate::mos_objects::{DropEntry, words};
 use crate::ops::create::check_new_name;
 use crate::ops::key::NewCrypt;
 use crate::sync::{SyncTask, Syncing, TaskNeed};
-use crate::{Contents, Error, Kind, Name, Result, Tail};
+use crate::{Contents, Error, Kind, Name, Result, Tail, ZFS_MAX_DATASET_NAME_LEN};
 use dmu::Objset;
 use dmu::zap::Value;
 use observe::{Tunable, Unit};
@@ -230,6 +230,7 @@ impl SyncTask for ReceiveBegin {
         if Name::parse(&what.name)?.tail != Tail::Head {
             return Syncing::refuse(&what.name, Refusal::NotHead);
         }
+        Name::parse_new(&what.full())?;
         what.kind()?;
         what.check_features(s)?;
         if self.resumable && !s.feature_enabled("extensible_dataset")? {
@@ -321,6 +322,9 @@ impl ReceiveBegin {
         let (name, full) = (&what.name, what.full());
         let dir = s.hold_dir(name)?;
         let head = s.hold_head(name)?;
+        if name.len() + 1 + RECEIVING.len() >= ZFS_MAX_DATASET_NAME_LEN {
+            return Syncing::refuse(name, Refusal::NameTooLong);
+        }
         let incomplete = s.ds(head)?.flags & DS_FLAG_INCONSISTENT != 0;
         if incomplete || s.find_dir(&format!("{name}/{RECEIVING}"))?.is_some() {
             return Syncing::refuse(name, Refusal::Busy);

@@ -28,7 +28,7 @@ impl SyncTask for Rename {
     }
 
     fn check(&mut self, s: &mut Syncing<'_>) -> Result<()> {
-        let old = Name::parse(&self.old)?;
+        let old = Name::parse_new(&self.old)?;
         if old.tail != Tail::Head {
             return Syncing::refuse(&self.old, Refusal::NotHead);
         }
@@ -133,7 +133,7 @@ impl SyncTask for RenameSnapshot {
 
     fn check(&mut self, s: &mut Syncing<'_>) -> Result<()> {
         let new = format!("{}@{}", self.dataset, self.new);
-        Name::parse(&new)?;
+        Name::parse_new(&new)?;
         let old = format!("{}@{}", self.dataset, self.old);
         let (_, _) = s.hold_snapshot(&old)?;
         for (name, dir) in self.datasets(s)? {

@@ -4,7 +4,7 @@ use crate::account::Delta;
 use crate::error::Refusal;
 use crate::mos_objects::DropEntry;
 use crate::sync::{SyncTask, Syncing, TaskNeed};
-use crate::{Name, Result, Tail};
+use crate::{Name, Result, Tail, ZFS_MAX_DATASET_NAME_LEN};
 use ondisk::ObjNum;
 use ondisk::dsl::DdUsed;
 
@@ -57,6 +57,10 @@ impl SyncTask for Rollback {
         let quota = s.own_prop(p.dir_obj, "refquota")?.unwrap_or(0);
         if quota != 0 && s.ds(p.prev_snap_obj)?.referenced_bytes > quota {
             return Syncing::refuse(&self.name, Refusal::Quota);
+        }
+        let temporary = format!("{}/{TEMPORARY}", self.name);
+        if temporary.len() < ZFS_MAX_DATASET_NAME_LEN && s.find_dir(&temporary)?.is_some() {
+            return Syncing::refuse(&self.name, Refusal::Busy);
         }
         let need = s.refreservation(head)?.min(p.unique_bytes);
         if need > 0 && need > s.available(p.dir_obj)? {

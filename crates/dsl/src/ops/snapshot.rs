@@ -138,6 +138,7 @@ impl Syncing<'_> {
         full: &str,
         receiving: bool,
     ) -> Result<()> {
+        Name::parse_new(full)?;
         let p = self.ds(head)?;
         self.check_last_snapshot(head, &p, full)?;
         if self.find_snapshot(head, name)?.is_some() {
@@ -168,10 +169,13 @@ impl Syncing<'_> {
     /// Makes a snapshot of a head without dirty blocks, and returns it
     /// (`dsl_dataset_snapshot_sync_impl`).
     pub(crate) fn snapshot_head(&mut self, head: u64, name: &str) -> Result<u64> {
+        self.snapshot_head_at(head, name, self.txg())
+    }
+
+    /// The same, with the txg `txg` as that of its creation.
+    pub(crate) fn snapshot_head_at(&mut self, head: u64, name: &str, txg: u64) -> Result<u64> {
         let ds = self.ds(head)?;
         self.adjust_counts(ds.dir_obj, 1, mos::DD_SNAPSHOT_COUNT)?;
-        // Every dataset must be born after the origin.
-        let txg = if name == "$ORIGIN" { 1 } else { self.txg() };
         let phys = DslDatasetPhys {
             next_snap_obj: head,
             snapnames_zapobj: 0,

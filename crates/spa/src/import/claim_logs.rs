@@ -19,7 +19,7 @@
 //! OpenZFS `spa_check_logs`, `spa_ld_claim_log_blocks`, `zil_claim`.
 
 use dmu::Tx;
-use dsl::ops::receive::ReceiveAbort;
+use dsl::ops::receive::{RECEIVING, ReceiveAbort};
 use dsl::{Dataset, Dsl, ListOptions, Listed};
 use ondisk::objset::ZIL_HEADER;
 use ondisk::{Blkptr, Txg, mos};
@@ -62,6 +62,11 @@ pub(crate) struct Logs {
     incomplete: Vec<(String, u64)>,
 }
 
+/// Whether it is a directory of the pool itself, or in one: `$MOS`, `$FREE`, `$ORIGIN`.
+fn is_own(name: &str) -> bool {
+    name.split('/').nth(1).is_some_and(|top| top.starts_with('$'))
+}
+
 impl Logs {
     /// Reads all logs, and changes nothing. `synced` is the last txg of the state that is opened.
     ///
@@ -74,9 +79,11 @@ impl Logs {
         let options = ListOptions { threads: pass.threads, hidden: true, ..ListOptions::default() };
         dsl.list(None, &options, &|listed| {
             let result = match listed {
+                // What a receive left has no log.
+                Listed::Failed { name, .. } if name.ends_with(RECEIVING) => return,
                 Listed::Failed { error, .. } => Err(WriteRefusal::from(error)),
                 // The pool's own directories have no logs.
-                Listed::Dataset(dataset) if dataset.name().contains('$') => return,
+                Listed::Dataset(dataset) if is_own(&dataset.name()) => return,
                 Listed::Dataset(dataset) if dataset.is_inconsistent() => {
                     // What can't be read stays.
                     if let Ok(None) = dataset.field(mos::DS_RESUME_TOGUID) {

@@ -7,6 +7,7 @@ use dsl::ops::clone::Clone;
 use dsl::ops::destroy::DestroySnapshots;
 use dsl::ops::hold::HoldSnapshots;
 use dsl::ops::props::{InheritProp, SetAs, SetProps, Setting};
+use dsl::ops::rename::{Rename, RenameSnapshot};
 use dsl::ops::snapshot::Snapshot;
 use dsl::prop::Value as PropValue;
 use dsl::{Error, Refusal};
@@ -107,6 +108,34 @@ fn a_snapshot_twice() {
         }
         assert_eq!(live.dsl().dataset("tank/a").unwrap().snapshots().unwrap().len(), 0);
         snapshot(live, &["tank/a@s", "tank@s"]).unwrap();
+    });
+}
+
+/// Goal: names with the characters of the engine's own names are refused for everything new, and
+/// the engine's own directories can't be renamed. A snapshot `$ORIGIN` would be taken for the pool's.
+#[test]
+fn the_engines_names() {
+    on_a_pool(|live| {
+        let bad = |done: Result<(), TaskError>| {
+            let error = refused(done);
+            assert!(matches!(error, Error::BadName { .. }), "{error:?}");
+        };
+        snapshot(live, &["tank/a@s"]).unwrap();
+        for name in ["tank/a@$ORIGIN", "tank/a@%x"] {
+            bad(snapshot(live, &[name]));
+            let (dataset, new) = name.split_once('@').unwrap();
+            let (dataset, old, new) = (dataset.to_owned(), "s".to_owned(), new.to_owned());
+            bad(live.run(Box::new(RenameSnapshot { dataset, old, new, recursive: false })));
+        }
+        for name in ["tank/$x", "tank/a/%recv", "tank/a/%rollback"] {
+            bad(live.run(file_system(name, Vec::new())));
+        }
+        for (old, new) in [("tank/$MOS", "tank/x"), ("tank/$FREE", "tank/x"), ("tank/a", "tank/$b")] {
+            let (old, new) = (old.to_owned(), new.to_owned());
+            bad(live.run(Box::new(Rename { old, new, enforce_limits: false })));
+        }
+        let pairs = vec![("tank/a#$b".to_owned(), "tank/a@s".to_owned())];
+        bad(live.run(Box::new(CreateBookmarks { pairs })));
     });
 }
 

@@ -9,7 +9,7 @@ use super::quota::Payers;
 use super::replay::Given;
 use super::update::{AV_MODIFIED, NO_EXECS_DENIED, time_bytes};
 use super::{Writer, nfs4, trivial};
-use crate::{Attr, Error, FileSystem, FileType, Node, Result};
+use crate::{AfsStatus, Attr, Error, FileSystem, FileType, Node, Result};
 use dmu::zap::Zap;
 use dmu::{Dnode, NewObject, Tx};
 use dsl::Need;
@@ -92,6 +92,15 @@ impl NewFile {
     }
 }
 
+/// The object that a new file gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// Its number, which must be free.
+    pub object: ObjNum,
+    /// Its generation.
+    pub generation: u64,
+}
+
 /// All properties of a new object.
 pub(super) struct Birth<'a> {
     pub(super) new: &'a NewFile,
@@ -164,12 +173,28 @@ impl FileSystem {
     /// * [`Error::BadAcl`]: the default ACL of the directory is malformed.
     /// * The errors of [changing](Error#changing).
     pub fn create(&self, dir: ObjNum, name: &[u8], new: &NewFile) -> Result<Attr> {
-        let made = self.create_now(dir, name, new)?;
+        let made = self.create_now(dir, name, new, None)?;
         self.settle(made.object)?;
         Ok(made)
     }
 
-    fn create_now(&self, dir: ObjNum, name: &[u8], new: &NewFile) -> Result<Attr> {
+    /// Creates a file with an object and a generation that the caller chooses, and with exactly the
+    /// owner, group and mode of `new`.
+    ///
+    /// The object numbers of an AFS volume follow from its vnodes.
+    ///
+    /// # Errors
+    /// * All errors of [`FileSystem::create`].
+    /// * [`Error::Dmu`] with [`dmu::Error::ObjectExists`]: the object exists.
+    pub fn create_at(&self, dir: ObjNum, name: &[u8], new: &NewFile, place: Place) -> Result<Attr> {
+        let time = self.writer()?.now();
+        let given = Given { object: place.object, slots: 1, generation: place.generation, time };
+        let made = self.create_now(dir, name, new, Some(&given))?;
+        self.settle(made.object)?;
+        Ok(made)
+    }
+
+    fn create_now(&self, dir: ObjNum, name: &[u8], new: &NewFile, given: Option<&Given>) -> Result<Attr> {
         let w = self.writer()?;
         self.check_name(w, name)?;
         if let Kind::Symlink(target) = &new.kind
@@ -185,7 +210,7 @@ impl FileSystem {
         }
         let (permissions, acls) = self.inherited(w, &parent, new)?;
         let new = &NewFile { permissions, ..new.clone() };
-        let birth = Birth::new(new, &parent);
+        let birth = Birth { given, ..Birth::new(new, &parent) };
         self.check_one_more(w, birth.payers())?;
         let tx = w.logged_tx(Need::growing(MAKE_BYTES))?;
         let born = self.make(w, &tx, &birth)?;
@@ -291,6 +316,13 @@ impl FileSystem {
         all.push((Sa::DaclAces, &aces));
         if kind == FileType::Symlink {
             all.push((Sa::Symlink, target));
+        }
+        let status = match self.is_afs() && !b.xattr {
+            true => Some(AfsStatus::of_new(b.parent, directory, self.afs_author(), w.now())?.encode()),
+            false => None,
+        };
+        if let Some(status) = &status {
+            all.push((Sa::Afs, status));
         }
         match self.uses_sa() {
             true => Ok(self.sa().replace(dn, tx, &all)?),

@@ -38,7 +38,11 @@ impl Value {
 
 /// Changes of one node's attributes, applied together.
 #[derive(Default)]
-pub(super) struct Changes(Vec<(Sa, Value)>);
+pub(super) struct Changes {
+    list: Vec<(Sa, Value)>,
+    /// The contents changed too.
+    contents: bool,
+}
 
 pub(super) fn time_bytes(t: Time) -> [u8; 16] {
     let mut raw = [0; 16];
@@ -49,9 +53,9 @@ pub(super) fn time_bytes(t: Time) -> [u8; 16] {
 
 impl Changes {
     fn put(&mut self, attr: Sa, value: Value) {
-        match self.0.iter_mut().find(|(a, _)| *a == attr) {
+        match self.list.iter_mut().find(|(a, _)| *a == attr) {
             Some((_, v)) => *v = value,
-            None => self.0.push((attr, value)),
+            None => self.list.push((attr, value)),
         }
     }
 
@@ -73,6 +77,7 @@ impl Changes {
 
     /// Notes a change of the contents (`zfs_tstamp_update_setup` with `CONTENT_MODIFIED`).
     pub(super) fn modified(&mut self, attr: &Attr, now: Time) {
+        self.contents = true;
         self.time(Sa::Mtime, now);
         self.time(Sa::Ctime, now);
         self.word(Sa::Flags, attr.pflags.0 | Pflags::ARCHIVE | AV_MODIFIED);
@@ -92,11 +97,16 @@ impl Changes {
         }
     }
 
+    /// True if only the time of the last access changes.
+    fn is_access(&self) -> bool {
+        self.list.iter().all(|(attr, _)| *attr == Sa::Atime)
+    }
+
     pub(super) fn apply(&self, node: &Node, tx: &Tx) -> Result<()> {
         if let Store::Znode(z) = &node.store {
-            return node.apply_to_znode(z, &self.0, tx);
+            return node.apply_to_znode(z, &self.list, tx);
         }
-        let list: Vec<_> = self.0.iter().map(|(attr, v)| (*attr, v.bytes())).collect();
+        let list: Vec<_> = self.list.iter().map(|(attr, v)| (*attr, v.bytes())).collect();
         Ok(node.fs.sa().set(&node.dn, tx, &list)?)
     }
 }
@@ -140,7 +150,13 @@ impl FileSystem {
         let node = self.node(object)?;
         let mut changes = Changes::default();
         let r = f(&node, &mut changes)?;
-        if !changes.0.is_empty() {
+        if !changes.list.is_empty() {
+            if self.is_afs() && !changes.is_access() && matches!(node.store, Store::Sa(_)) {
+                let status = node.afs_status()?.unwrap_or_default();
+                let contents = changes.contents && tx.is_first(object);
+                let status = status.changed(contents, self.afs_author(), w.now());
+                changes.bytes(Sa::Afs, status.encode());
+            }
             changes.apply(&node, tx)?;
         }
         done(node.attr());

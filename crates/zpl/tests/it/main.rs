@@ -2,6 +2,7 @@
 
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "helpers of tests fail and speak as tests do")]
 
+mod afs;
 mod common;
 mod create;
 mod datasets;

@@ -149,13 +149,17 @@ pub fn plan(caller: &Caller, dsl: &Dsl, room: Room<'_>, change: &DatasetChange) 
     }
 }
 
-/// Refuses names with `%`: they belong to the engine, and are never listed (`%recv`).
+/// Refuses names with `%` and `$`: they belong to the engine, and are never listed (`%recv`, `$MOS`).
 ///
 /// # Errors
-/// * [`Reason::System`] (`EINVAL`): a new name contains `%`, or what is renamed or promoted.
+/// * [`Reason::System`] (`EINVAL`): a new name contains `%`, or what is renamed or promoted; or a
+///   name contains `$`.
 fn check_name(change: &DatasetChange) -> Result<(), Error> {
     let errno = rustix::io::Errno::INVAL.raw_os_error();
     let refuse = |name: &str| Err(Error::new(name, Reason::System { errno }));
+    if change.subject().contains('$') {
+        return refuse(change.subject());
+    }
     match change {
         DatasetChange::Create { name, .. }
         | DatasetChange::Clone { name, .. }

@@ -1,0 +1,164 @@
+//! What an AFS volume keeps with each file and directory beside the attributes of the ZPL.
+//!
+//! # Theory
+//! A volume of an AFS cell is a file system whose master node has the entry [`MARK`]. Clients of a
+//! cell keep what they have read until they are told that it changed, and compare versions of
+//! data. So each change of a node must change its version in the same transaction, whichever front
+//! end made it. That is why the ZPL does it (`write::update`), and not the file server.
+//!
+//! The version counts changes of a file's contents, and of a directory's entries: exactly one for
+//! each operation and directory. Changes of attributes leave it alone.
+//!
+//! # On disk
+//! The system attribute `POOLHOUSE_AFS`, little-endian. OpenZFS keeps attributes that it doesn't
+//! know, and doesn't use them.
+//!
+//! | offset | bytes | what |
+//! |---|---|---|
+//! | 0 | 4 | layout: 1 |
+//! | 4 | 4 | author: the user who changed the contents last |
+//! | 8 | 8 | version of the data |
+//! | 16 | 8 | time of the last change by the server, in seconds since 1970 |
+//! | 24 | | directories: the access list, in the file server's form |
+//!
+//! # Absent
+//! Access lists, callbacks and the numbers of vnodes are the file server's.
+
+use crate::{FileSystem, Node, Result, Time};
+use dmu::Tx;
+use dmu::zap::{Value, Zap};
+use ondisk::sa::Attr as Sa;
+use ondisk::{Corrupt, ObjNum};
+
+/// The entry of the master node that marks a volume. Its value is [`LAYOUT`].
+pub(crate) const MARK: &str = "POOLHOUSE_AFS";
+/// The layout that this release writes and reads.
+const LAYOUT: u32 = 1;
+/// Bytes before the access list.
+const HEAD: usize = 24;
+/// Longest access list in bytes.
+const ACCESS_LIST_MAX: usize = 512;
+const WHAT: &str = "AFS status";
+
+/// The number of a user or group in a cell's protection database.
+pub type AfsUser = i32;
+
+/// The status of a vnode beside that of its file.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AfsStatus {
+    /// The user who changed the contents last.
+    pub author: AfsUser,
+    /// The version of the contents (`dataVersion`).
+    pub data_version: u64,
+    /// When the server last changed the vnode, in seconds since 1970 (`serverModifyTime`).
+    pub server_mtime: u64,
+    /// The access list of a directory, in the file server's form; empty for other files.
+    pub access_list: Vec<u8>,
+}
+
+/// The root directory of a new volume.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AfsRoot {
+    /// Its object.
+    pub object: ObjNum,
+    /// Its generation: the uniquifier of the vnode.
+    pub generation: u64,
+    /// Its status.
+    pub status: AfsStatus,
+}
+
+impl AfsStatus {
+    /// Parses the attribute.
+    ///
+    /// # Errors
+    /// * [`Corrupt::Truncated`]: it is too short.
+    /// * [`Corrupt::Range`]: the layout is unknown, or the access list is too long.
+    pub fn decode(raw: &[u8]) -> std::result::Result<Self, Corrupt> {
+        let (Some(head), Some(access_list)) = (raw.first_chunk::<HEAD>(), raw.get(HEAD..)) else {
+            return Err(Corrupt::Truncated { what: WHAT, need: HEAD, have: raw.len() });
+        };
+        let range = |field, value| Corrupt::Range { what: WHAT, field, value };
+        let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| head[at + i]));
+        let half = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| head[at + i]));
+        if half(0) != LAYOUT {
+            return Err(range("layout", half(0).into()));
+        }
+        if access_list.len() > ACCESS_LIST_MAX {
+            return Err(range("access list", access_list.len() as u64));
+        }
+        Ok(Self {
+            author: half(4).cast_signed(),
+            data_version: word(8),
+            server_mtime: word(16),
+            access_list: access_list.to_vec(),
+        })
+    }
+
+    /// The attribute.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut raw = Vec::with_capacity(HEAD + self.access_list.len());
+        raw.extend_from_slice(&LAYOUT.to_le_bytes());
+        raw.extend_from_slice(&self.author.to_le_bytes());
+        raw.extend_from_slice(&self.data_version.to_le_bytes());
+        raw.extend_from_slice(&self.server_mtime.to_le_bytes());
+        raw.extend_from_slice(&self.access_list);
+        raw
+    }
+
+    /// That of a new file. A new directory gets a copy of its parent's access list.
+    pub(crate) fn of_new(parent: &Node, directory: bool, author: Option<AfsUser>, now: Time) -> Result<Self> {
+        let above = parent.afs_status()?.unwrap_or_default();
+        Ok(Self {
+            author: author.unwrap_or(above.author),
+            data_version: 0,
+            server_mtime: now.secs.try_into().unwrap_or(0),
+            access_list: if directory { above.access_list } else { Vec::new() },
+        })
+    }
+
+    /// After a change; `contents` tells whether the contents changed.
+    pub(crate) fn changed(mut self, contents: bool, author: Option<AfsUser>, now: Time) -> Self {
+        if contents {
+            self.data_version = self.data_version.wrapping_add(1);
+            self.author = author.unwrap_or(self.author);
+        }
+        self.server_mtime = now.secs.try_into().unwrap_or(0);
+        self
+    }
+}
+
+impl FileSystem {
+    /// True if the file system is a volume of an AFS cell.
+    pub fn is_afs(&self) -> bool {
+        self.0.afs
+    }
+
+    /// The same file system for changes by a user of the cell, who becomes the author of what is
+    /// changed through it.
+    pub fn by_afs_user(&self, user: AfsUser) -> FileSystem {
+        FileSystem(self.0.clone(), Some(user))
+    }
+
+    pub(crate) fn afs_author(&self) -> Option<AfsUser> {
+        self.1
+    }
+
+    /// Makes an empty file system a volume, in the transaction that creates it.
+    pub(crate) fn mark_afs(master: &Zap, tx: &Tx) -> Result<()> {
+        Ok(master.add(tx, MARK.as_bytes(), &Value::from(u64::from(LAYOUT)))?)
+    }
+}
+
+impl Node {
+    /// What an AFS volume keeps with this file; `None` outside of volumes.
+    ///
+    /// # Errors
+    /// * [`crate::Error::Corrupt`]: the attribute is malformed.
+    /// * [`crate::Error::Dmu`]: its spill block can't be read.
+    pub fn afs_status(&self) -> Result<Option<AfsStatus>> {
+        let crate::node::Store::Sa(sa) = &self.store else { return Ok(None) };
+        let Some(raw) = sa.get(Sa::Afs)? else { return Ok(None) };
+        let corrupt = |source| crate::Error::Corrupt { object: self.object(), source };
+        AfsStatus::decode(&raw).map(Some).map_err(corrupt)
+    }
+}
