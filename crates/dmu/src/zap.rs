@@ -23,11 +23,13 @@ mod change;
 mod cursor;
 mod fat;
 mod micro;
+mod room;
 mod stats;
 mod textprep;
 mod value;
 
 pub use cursor::{Cookie, Cursor, Entry};
+pub use room::{Add, new_has_room};
 pub use stats::FatStats;
 pub use textprep::{Normalization, normalize};
 pub use value::{Key, Value};

@@ -30,6 +30,7 @@
 //! * The code that compares a pool with its manifests: it is among the tests of the library crate.
 //! * Errors: this crate serves only tests, so each failure is a panic that says why.
 
+mod collide;
 mod copy;
 mod damage;
 mod fixture;
@@ -38,6 +39,7 @@ mod program;
 mod tar;
 mod unpack;
 
+pub use collide::{colliding, colliding_with};
 pub use copy::{FixtureCopy, copy_of};
 pub use fixture::{
     Fixture, ImageSpec, bundled_dir, find, fixture, fixture_copy, load, names, workspace_root,

@@ -4,6 +4,9 @@
 //! Tables hold the counts, and each txg changes them. A file system that arrived in a raw stream
 //! has no tables, or old ones, until it was changed and counted ([`crate::write`]). Then, and in
 //! its snapshots, the counts come from a walk through all files.
+//!
+//! A stream can carry hundreds of owners whose entries collide in a table. The table then lacks
+//! some of them: they show no use, and their quotas refuse nothing.
 
 use crate::{Error, FileSystem, Fuid, Node, Result};
 use dmu::zap::Zap;

@@ -11,6 +11,8 @@
 //! 3. The caller marks all objects as changed ([`Dnode::recount`]).
 //! 4. The last txg says that the tables are complete ([`Objset::end_recount`]).
 //!
+//! As in each sync, owners whose entries collide are not counted (`crate::sync::accounting`).
+//!
 //! # Crash
 //! The object set has no [`ObjsetFlags::USERACCOUNTING_COMPLETE`] until the end. An open that finds
 //! the flag missing begins again.

@@ -7,15 +7,16 @@
 
 use super::{Match, Normalization, Shape, Shared, State, Value, View, Wanted, Zap, hash_key};
 use crate::zap::fat::FatKey;
+use crate::zap::room::{Add, most_chunks};
 use crate::{Dnode, Error, NewObject, Objset, Result, Tx};
 use ondisk::zap::{MICRO_NAME_MAX, MicroZapMut, ZAP_MAXNAMELEN, ZAP_MAXVALUELEN, ZapFlags};
 use ondisk::{BlkId, DmuType, ObjNum};
 use parking_lot::RwLockWriteGuard;
 
 /// Bytes of a block of a fat ZAP (`fzap_default_block_shift`).
-const FAT_BLOCK: u32 = 1 << 14;
+pub(super) const FAT_BLOCK: u32 = 1 << 14;
 /// Longest name with its NUL, except in directories (`ZAP_MAXNAMELEN`).
-const NAME_MAX: usize = 256;
+pub(super) const NAME_MAX: usize = 256;
 
 /// What a write expects of the entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -141,6 +142,10 @@ impl Zap {
             {
                 return Ok(());
             }
+            let leaf = most_chunks(FAT_BLOCK as usize);
+            if !self.has_room_in(v, &[Add::new(name, value)], (0, leaf))? {
+                return Err(self.full());
+            }
             self.upgrade(tx, v)?;
         }
         let wanted = Wanted::new(name, Match::Exact, v.norm);
@@ -196,7 +201,8 @@ impl Zap {
 
     /// Adds `delta` to a value of one word (`zap_increment`).
     ///
-    /// A missing entry counts as 0, and an entry that becomes 0 is removed.
+    /// A missing entry counts as 0. A value stays at 0 or above, and an entry that becomes 0 is
+    /// removed. So a ZAP that lacks an entry never gets a huge value for it.
     ///
     /// # Errors
     /// The errors of [changing a ZAP](Error#changing-a-zap). [`Error::Corrupt`] also if the value
@@ -210,7 +216,7 @@ impl Zap {
             Some((_, value)) => Some(value.as_u64().ok_or_else(|| self.corrupt(super::NOT_A_WORD))?),
             None => None,
         };
-        match old.unwrap_or(0).wrapping_add_signed(delta) {
+        match old.unwrap_or(0).saturating_add_signed(delta) {
             0 if old.is_some() => self.take(tx, v, name, Match::Exact),
             0 => Ok(()),
             new => self.put(tx, v, name, &Value::word(new), Put::Update),

@@ -1,6 +1,10 @@
 //! Changes of fat ZAPs.
+//!
+//! Entries whose hashes begin alike share a leaf until a larger pointer table tells them apart.
+//! `crate::zap::room` says how large the table may become.
 
 use super::change::Put;
+use super::room::{chunks_alike, most_bits};
 use super::{Normalization, Shape, Value, View, Wanted, Zap};
 use crate::{Dnode, Result, Tx};
 use device::AlignedBuf;
@@ -134,7 +138,6 @@ impl Zap {
                 (_, Put::Move(cd)) => cd,
                 (Some(e), Put::Update) => e.cd,
             };
-            let prefix_len = leaf.prefix_len;
             drop(block);
             let fits = match found {
                 Some(e) => self.change_leaf(tx, blk, |l| l.set_value(&e, new.int_size, new.value))?,
@@ -149,7 +152,7 @@ impl Zap {
             if fits {
                 return Ok(());
             }
-            self.expand(tx, v, key.hash, blk, prefix_len)?;
+            self.expand(tx, v, blk, &new, found.as_ref())?;
         }
     }
 
@@ -164,18 +167,29 @@ impl Zap {
         self.change_header(tx, v, |h| h.num_entries = h.num_entries.saturating_sub(1))
     }
 
-    /// Splits a full leaf. If necessary, the pointer table grows first (`zap_expand_leaf`).
-    fn expand(&self, tx: &Tx, v: &mut View, hash: u64, blk: u64, prefix_len: u32) -> Result<()> {
+    /// Splits a leaf that has no space for `new`, which replaces `old`. If necessary, the pointer
+    /// table grows first (`zap_expand_leaf`).
+    ///
+    /// If no number of splits makes space, this changes nothing.
+    fn expand(
+        &self,
+        tx: &Tx,
+        v: &mut View,
+        blk: u64,
+        new: &NewEntry<'_>,
+        old: Option<&LeafEntry>,
+    ) -> Result<()> {
         let mut h = Self::header(v);
-        // If no bit of the hash separates these names, the table would double in vain.
-        let alike = {
+        let (hash, name_int, most) = (new.hash, new.name_int, most_bits(&h));
+        let prefix_len = {
             let block = self.block(v, blk)?;
-            let entries = Leaf::parse(&block).and_then(|l| l.entries()).map_err(|e| self.corrupt(e))?;
-            entries.iter().fold(0, |differ, e| differ | (e.hash ^ hash)).leading_zeros()
+            let leaf = Leaf::parse(&block).map_err(|e| self.corrupt(e))?;
+            let others = chunks_alike(&leaf, (hash, most), name_int, old).map_err(|e| self.corrupt(e))?;
+            if leaf.prefix_len >= most || others + new.chunks() > LeafMut::chunks_of(block.len()) {
+                return Err(self.full());
+            }
+            leaf.prefix_len
         };
-        if alike >= h.hash_bits().get() - 2 {
-            return Err(self.full());
-        }
         // A table that OpenZFS began to grow must grow first, because its old half must not change
         // any more.
         while h.next_table != 0 || prefix_len >= h.table_shift {
@@ -184,7 +198,7 @@ impl Zap {
         }
         let new_blk = h.free_block;
         let mut sibling = AlignedBuf::zeroed(1 << h.block_shift);
-        let (sorted, name_int) = (!v.norm.is_none(), if h.flags.uint64_key() { 8 } else { 1 });
+        let sorted = !v.norm.is_none();
         self.change_leaf(tx, blk, |l| l.split(&mut sibling, sorted, name_int))?;
         self.0.dn.write_block(tx, BlkId(new_blk), sibling.freeze())?;
         let diff = h.table_shift - (prefix_len + 1);

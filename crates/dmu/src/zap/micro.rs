@@ -1,6 +1,7 @@
 //! Changes of micro ZAPs.
 
 use super::change::Put;
+use super::room::{FLOOR_BITS, MICRO_CHUNKS, alike};
 use super::{MicroSlot, Shape, View, Wanted, Zap};
 use crate::{Result, Tx};
 use ondisk::zap::{MICRO_ENTRY_SIZE, MicroZap, MicroZapMut};
@@ -8,10 +9,11 @@ use ondisk::{BlkId, Corrupt};
 
 /// Largest micro ZAP without the feature `large_microzap` (`zap_micro_max_size`).
 const MICRO_MAX: u64 = 128 << 10;
-/// Most entries of one hash in a leaf of a fat ZAP (`mze_canfit_fzap_leaf`).
+/// Most entries whose hashes begin alike, so that they fit into a leaf of a fat ZAP
+/// (`mze_canfit_fzap_leaf`).
 ///
-/// Each takes five chunks of a leaf of 16 KiB.
-const SAME_HASH_MAX: usize = 637 / 5;
+/// A leaf of 16 KiB has 637 chunks.
+const ALIKE_MAX: usize = 637 / MICRO_CHUNKS;
 
 impl Zap {
     /// Adds or updates an entry. False if there is no space, so that the ZAP must become a fat one.
@@ -34,7 +36,9 @@ impl Zap {
         let from = index.partition_point(|s| s.hash < hash);
         let same = index[from..].iter().take_while(|s| s.hash == hash);
         let cd = same.clone().zip(0u32..).take_while(|(s, cd)| s.cd == *cd).count() as u32;
-        if same.count() >= SAME_HASH_MAX {
+        let from = index.partition_point(|s| s.hash < hash && !alike(s.hash, hash, FLOOR_BITS));
+        let crowd = index[from..].iter().take_while(|s| alike(s.hash, hash, FLOOR_BITS));
+        if crowd.count() >= ALIKE_MAX {
             return Ok(false);
         }
         let Some(slot) = self.free_slot(tx, v)? else { return Ok(false) };

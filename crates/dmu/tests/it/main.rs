@@ -13,4 +13,5 @@ mod rig;
 mod sawrite;
 mod write;
 mod zap;
+mod zaproom;
 mod zapwrite;

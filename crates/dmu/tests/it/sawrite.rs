@@ -189,3 +189,40 @@ fn files_are_counted() {
     ];
     assert_eq!(counts(&synced), want);
 }
+
+/// Goal: a sync goes on with owners whose entries collide, also when it counts anew. Those that
+/// don't fit are not counted, and leave nothing when their files are removed.
+#[test]
+fn owners_that_collide() {
+    let rig = Rig::new();
+    let os = rig.create(ObjsetKind::Zfs, COUNTED);
+    let (sa, _) = Sa::create(&os, &tx(1)).unwrap();
+    let mut files = Vec::new();
+    for name in testkit::colliding("1", 28, 300) {
+        let dn = file(&os, 1);
+        begin(&sa, &dn, 1, u64::from_str_radix(&name, 16).unwrap(), 100, 0);
+        files.push(dn);
+    }
+    let users = |os: &Objset| {
+        let zap = Zap::open(&os.dnode(DMU_USERUSED_OBJECT).unwrap()).unwrap();
+        let values: Vec<_> = zap.entries().map(|e| e.unwrap().value.as_u64().unwrap()).collect();
+        assert!(values.iter().all(|n| *n <= 512), "{values:?}");
+        values.len()
+    };
+    let counted = 2 * 212;
+    let synced = rig.sync(&os, 1);
+    assert_eq!(users(&synced), counted);
+    os.begin_recount(&tx(2), ObjsetFlags(COUNTED)).unwrap();
+    for dn in &files {
+        dn.recount(&tx(2)).unwrap();
+    }
+    os.end_recount(&tx(2)).unwrap();
+    let synced = rig.sync(&os, 2);
+    assert_eq!(users(&synced), counted);
+    for dn in files {
+        os.free_object(&tx(3), dn.object()).unwrap();
+    }
+    let synced = rig.sync(&os, 3);
+    rig.check(&synced);
+    assert_eq!(users(&synced), 0);
+}

@@ -247,9 +247,10 @@ fn refusals_and_counters() {
     assert!(matches!(zap.add(&tx(1), b"v", &Value::bytes(&[0; 8193])), Err(Error::EntryValue { .. })));
     assert!(zap.is_micro());
     zap.increment(&tx(1), b"c", 5).unwrap();
+    assert_eq!(zap.lookup_u64(b"c").unwrap(), Some(5));
     zap.increment(&tx(1), b"c", -7).unwrap();
-    assert_eq!(zap.lookup_u64(b"c").unwrap(), Some(2u64.wrapping_neg()));
-    zap.increment(&tx(1), b"c", 2).unwrap();
+    assert_eq!(zap.lookup_u64(b"c").unwrap(), None, "a value stays at 0 or above");
+    zap.increment(&tx(1), b"c", -2).unwrap();
     assert_eq!(zap.lookup_u64(b"c").unwrap(), None);
     let fixed = rig.sync(&os, 1);
     let fixed = Zap::open(&fixed.dnode(zap.dnode().object()).unwrap()).unwrap();

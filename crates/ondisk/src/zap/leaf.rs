@@ -75,6 +75,15 @@ pub struct LeafEntry {
     next: u16,
 }
 
+impl LeafEntry {
+    /// Number of chunks that the entry takes; `name_int` is the size of the name's integers.
+    pub fn chunks(&self, name_int: usize) -> usize {
+        let name = usize::from(self.name_ints) * name_int;
+        let value = usize::from(self.num_ints) * usize::from(self.int_size);
+        1 + name.div_ceil(ARRAY_BYTES) + value.div_ceil(ARRAY_BYTES)
+    }
+}
+
 impl<'a> Leaf<'a> {
     /// Decodes the leaf in `buf`, a whole block.
     ///
