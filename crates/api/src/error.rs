@@ -444,6 +444,8 @@ pub enum Refusal {
     NoTag,
     /// The tag is too long.
     TagTooLong,
+    /// Too many names in one list of the dataset collide with the new one.
+    NamesCollide,
     /// A redaction list can't name so many snapshots.
     TooManySnapshots,
     /// A required feature is not enabled.

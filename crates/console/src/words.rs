@@ -173,6 +173,7 @@ pub fn refusal(why: Refusal) -> &'static str {
         Refusal::TagExists => "tag already exists on this dataset",
         Refusal::NoTag => "no such tag on this dataset",
         Refusal::TagTooLong => "tag too long",
+        Refusal::NamesCollide => "too many names in its list collide with this one; choose another name",
         Refusal::TooManySnapshots => "too many redaction snapshots specified",
         Refusal::Feature => "pool must be upgraded to set this property or value",
         Refusal::NotSource => "most recent snapshot does not\nmatch incremental source",

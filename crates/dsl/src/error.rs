@@ -147,6 +147,9 @@ pub enum Refusal {
     /// The snapshot is held (`EBUSY`).
     #[error("snapshot is held")]
     Held,
+    /// Too many names in one list have hashes that begin like that of the new one (`ENOSPC`).
+    #[error("too many names in its list collide with this one: choose another name")]
+    NamesCollide,
     /// The pool has too little free space (`ENOSPC`).
     #[error("out of space")]
     NoSpace,

@@ -16,5 +16,6 @@ mod receive_redacted;
 pub mod redact;
 pub mod rename;
 pub mod rollback;
+mod room;
 pub mod snapshot;
 mod upgrade;

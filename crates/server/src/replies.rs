@@ -150,6 +150,7 @@ fn refusal(why: dsl::Refusal) -> Refusal {
         R::HasChildren => Refusal::HasChildren,
         R::HasClones => Refusal::HasClones,
         R::Held => Refusal::Held,
+        R::NamesCollide => Refusal::NamesCollide,
         R::NoSpace => Refusal::NoSpace,
         R::Quota => Refusal::Quota,
         R::Inconsistent => Refusal::Inconsistent,

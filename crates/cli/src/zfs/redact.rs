@@ -82,7 +82,7 @@ fn errno(reason: &Reason) -> Errno {
         Reason::Refused { why: Refusal::Exists } => Errno::EXIST,
         Reason::Refused { why: Refusal::Feature } => Errno::NOTSUP,
         Reason::Refused { why: Refusal::TooManySnapshots } => Errno::TOOBIG,
-        Reason::Refused { why: Refusal::NoSpace } => Errno::NOSPC,
+        Reason::Refused { why: Refusal::NoSpace | Refusal::NamesCollide } => Errno::NOSPC,
         Reason::Refused { why: Refusal::NotSnapshot } => Errno::INVAL,
         _ => Errno::IO,
     }

@@ -72,7 +72,7 @@ impl SyncTask for CreateBookmarks {
                 return Syncing::refuse(source, Refusal::NotBefore);
             }
         }
-        Ok(())
+        s.check_bookmarks_room(self.pairs.iter().map(|(new, _)| new))
     }
 
     fn sync(&mut self, s: &mut Syncing<'_>) -> Result<()> {
@@ -165,7 +165,7 @@ impl Syncing<'_> {
     }
 
     /// The ZAP of a head's bookmarks.
-    fn bookmarks_zap(&self, head: u64) -> Result<Option<u64>> {
+    pub(crate) fn bookmarks_zap(&self, head: u64) -> Result<Option<u64>> {
         self.field_u64(head, mos::DS_BOOKMARK_NAMES)
     }
 

@@ -47,6 +47,7 @@ impl SyncTask for Clone {
             ObjsetKind::Zvol => crate::Kind::Volume,
             _ => crate::Kind::Filesystem,
         };
+        s.check_new_props_room(&self.name, &self.props)?;
         let refers = s.ds(snap)?.referenced_bytes;
         s.check_new_props(parent, &self.name, kind, &self.props, (0, refers))
     }

@@ -90,6 +90,7 @@ impl SyncTask for Create {
             return Syncing::refuse(&self.name, Refusal::WrongParent);
         }
         self.check_key(s, parent)?;
+        s.check_new_props_room(&self.name, &self.props)?;
         s.check_new_props(parent, &self.name, self.contents.kind(), &self.props, (EMPTY, EMPTY))
     }
 
@@ -129,13 +130,15 @@ pub(crate) fn check_new_place(s: &mut Syncing<'_>, name: &str) -> Result<u64> {
     if crate::Name::parse_new(name)?.tail != crate::Tail::Head {
         return Syncing::refuse(name, Refusal::NotHead);
     }
-    let Some((above, _)) = name.rsplit_once('/') else {
+    let Some((above, tail)) = name.rsplit_once('/') else {
         return Syncing::refuse(name, Refusal::Exists);
     };
     let Some(parent) = s.find_dir(above)? else { return Syncing::refuse(name, Refusal::NoParent) };
     if s.find_dir(name)?.is_some() {
         return Syncing::refuse(name, Refusal::Exists);
     }
+    let children = s.dir(parent)?.child_dir_zapobj;
+    s.check_entry(name, children, tail)?;
     Ok(parent)
 }
 

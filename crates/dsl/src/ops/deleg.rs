@@ -8,6 +8,7 @@ use crate::sync::{SyncTask, Syncing, TaskNeed};
 use crate::{Error, Result};
 use ondisk::version::SPA_VERSION_DELEGATED_PERMS;
 use ondisk::{Corrupt, DmuType, ObjNum};
+use std::collections::BTreeSet;
 
 /// Grants permissions at a directory, or revokes them (`dsl_deleg_set`).
 #[derive(Debug, Clone, Default)]
@@ -39,7 +40,7 @@ impl SyncTask for SetGrants {
                 return Syncing::refuse(&self.name, Refusal::BadGrant);
             }
         }
-        Ok(())
+        if self.remove { Ok(()) } else { s.check_grants_room(&self.name, &self.grants) }
     }
 
     fn sync(&mut self, s: &mut Syncing<'_>) -> Result<()> {
@@ -81,7 +82,10 @@ impl<T: SyncTask> SyncTask for MadeBy<T> {
     }
 
     fn check(&mut self, s: &mut Syncing<'_>) -> Result<()> {
-        self.task.check(s)
+        self.task.check(s)?;
+        let above = self.name.rsplit_once('/').map_or(self.name.as_str(), |(above, _)| above);
+        let parent = s.hold_dir(above)?;
+        s.check_creator_room(parent, &self.name)
     }
 
     fn sync(&mut self, s: &mut Syncing<'_>) -> Result<()> {
@@ -106,6 +110,36 @@ impl Syncing<'_> {
                 }
             }
             above = parents.parent(self, above)?;
+        }
+        Ok(())
+    }
+
+    /// Checks the space for grants at a directory.
+    fn check_grants_room(&mut self, name: &str, grants: &Grants) -> Result<()> {
+        let dir = self.hold_dir(name)?;
+        let zap = self.dir(dir)?.deleg_zapobj;
+        let entry = |name: &String| (name.clone(), 8);
+        self.check_entries(name, zap, &grants.keys().map(entry).collect())?;
+        for (whom, granted) in grants {
+            let object = self.whom(zap, whom)?.unwrap_or(0);
+            self.check_entries(name, object, &granted.iter().map(entry).collect())?;
+        }
+        Ok(())
+    }
+
+    /// Checks the space for what the creator of a dataset below `parent` is granted.
+    pub(super) fn check_creator_room(&mut self, parent: u64, name: &str) -> Result<()> {
+        let mut words: [BTreeSet<String>; 2] = Default::default();
+        let (mut at, mut parents) = (parent, ParentWalk::from(parent));
+        while at != 0 {
+            let grants = self.dir(at)?.deleg_zapobj;
+            for (words, makers) in words.iter_mut().zip(["c-$", "C-$"]) {
+                words.extend(self.granted(grants, makers)?);
+            }
+            at = parents.parent(self, at)?;
+        }
+        for words in words {
+            self.check_entries(name, 0, &words.into_iter().map(|word| (word, 8)).collect())?;
         }
         Ok(())
     }

@@ -67,7 +67,7 @@ impl SyncTask for HoldSnapshots {
         }
         match missing {
             Some(e) if !found => Err(e),
-            _ => Ok(()),
+            _ => s.check_holds_room(&self.holds),
         }
     }
 

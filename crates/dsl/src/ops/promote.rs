@@ -65,6 +65,7 @@ impl SyncTask for Promote {
         s.check_promote_key(parts.dir, parts.origin_dir, &self.name)?;
         let names = s.snapshot_names(parts.origin_head)?;
         let mut conflicts = Vec::new();
+        let mut moving = Vec::new();
         for snap in &parts.shared {
             if s.dsl.heads().is_busy(*snap) {
                 return Syncing::refuse(&self.name, Refusal::Busy);
@@ -77,7 +78,11 @@ impl SyncTask for Promote {
             if s.find_snapshot(head, name)?.is_some() {
                 conflicts.push(Error::Refused { name: full, why: Refusal::SnapshotConflict });
             }
+            moving.push((name.clone(), 8));
         }
+        let map = s.ds(head)?.snapnames_zapobj;
+        s.check_entries(&self.name, map, &moving)?;
+        let mut moving = Vec::new();
         let txg = s.ds(parts.origin)?.creation_txg.0;
         let own = s.bookmarks(head)?;
         for b in s.bookmarks(parts.origin_head)?.iter().filter(|b| b.phys.creation_txg <= txg) {
@@ -85,7 +90,9 @@ impl SyncTask for Promote {
                 let full = format!("{}#{}", self.name, b.name);
                 conflicts.push(Error::Refused { name: full, why: Refusal::SnapshotConflict });
             }
+            moving.push(b.name.clone());
         }
+        s.check_head_bookmarks(&self.name, head, moving)?;
         match conflicts.len() {
             0 => {}
             1 => return Err(conflicts.remove(0)),

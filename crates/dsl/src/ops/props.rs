@@ -31,11 +31,11 @@ use ondisk::version::{
 use ondisk::{DmuType, ObjNum};
 
 /// Says that properties were received (`ZPROP_HAS_RECVD`).
-const HAS_RECEIVED: &[u8] = b"$hasrecvd";
+pub(crate) const HAS_RECEIVED: &[u8] = b"$hasrecvd";
 /// What follows the name of a property in the entry of its received value (`ZPROP_RECVD_SUFFIX`).
-const RECEIVED: &str = "$recvd";
+pub(crate) const RECEIVED: &str = "$recvd";
 /// What follows it in the entry that hides a received value (`ZPROP_INHERIT_SUFFIX`).
-const HIDING: &str = "$inherit";
+pub(crate) const HIDING: &str = "$inherit";
 
 /// A checked property and its value.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -570,6 +570,7 @@ impl SyncTask for SetProps {
                 return Err(Error::BadProperty { name: self.name.clone(), property, why });
             }
         }
+        s.check_props_room(&self.name, &self.props, self.source)?;
         if self.name.contains('@') {
             s.hold_snapshot(&self.name)?;
             if s.version() < SPA_VERSION_SNAP_PROPS {
@@ -625,6 +626,7 @@ impl SyncTask for InheritProp {
 
     fn check(&mut self, s: &mut Syncing<'_>) -> Result<()> {
         check_entry(&self.name, &self.property, SetAs::Local)?;
+        s.check_inherit_room(&self.name, &self.property, self.received)?;
         if let Some(prop) = Prop::by_name(&self.property) {
             let desc = prop.desc();
             let fixed = desc.is_readonly() || (!self.received && !desc.is_inheritable());

@@ -233,6 +233,7 @@ impl SyncTask for ReceiveBegin {
         Name::parse_new(&what.full())?;
         what.kind()?;
         what.check_features(s)?;
+        what.check_redaction_lists()?;
         if self.resumable && !s.feature_enabled("extensible_dataset")? {
             return Syncing::refuse(&what.name, Refusal::Feature("extensible_dataset"));
         }
@@ -333,6 +334,7 @@ impl ReceiveBegin {
             return Syncing::refuse(&full, Refusal::Exists);
         }
         let children = s.dir(dir)?.child_dir_zapobj;
+        s.check_received_room(what, children, head)?;
         if what.kind()? == Kind::Volume && children != 0 && s.zap(children)?.count()? != 0 {
             return Syncing::refuse(name, Refusal::WrongParent);
         }
@@ -404,6 +406,7 @@ impl ReceiveBegin {
             return Syncing::refuse(name, Refusal::Stream(why));
         }
         let parent = check_new_name(s, name)?;
+        self.creator.map_or(Ok(()), |_| s.check_creator_room(parent, name))?;
         let above = s.dir(parent)?.head_dataset_obj;
         if what.enforce_limits {
             s.check_limit(parent, 1, mos::DD_FILESYSTEM_COUNT, 0, name)?;

@@ -19,6 +19,7 @@ use crate::ops::receive::Received;
 use crate::sync::Syncing;
 use ondisk::feature::Feature;
 use ondisk::mos;
+use ondisk::zap::ZAP_MAXVALUELEN;
 
 const UNFIT: &str = "it does not fit a redacted snapshot: send it from a redaction bookmark, redacted for the \
                      same snapshots, or send one of the redaction snapshots";
@@ -33,6 +34,15 @@ pub struct Redacted {
 }
 
 impl Received {
+    /// Refuses a stream that is redacted for more snapshots than an entry of a ZAP holds.
+    pub(crate) fn check_redaction_lists(&self) -> Result<()> {
+        let lists = [&self.redacted.to, &self.redacted.from];
+        if lists.into_iter().flatten().any(|snaps| snaps.len() * 8 > ZAP_MAXVALUELEN) {
+            return Syncing::refuse(&self.name, Refusal::TooManySnapshots);
+        }
+        Ok(())
+    }
+
     /// Refuses a stream that does not fit the redacted snapshot on which it builds.
     pub(crate) fn check_redacted(&self, s: &Syncing<'_>, snap: u64) -> Result<()> {
         let Some(redacted) = redacted_for(s, snap)?.filter(|_| self.begin.from_guid != 0) else {

@@ -70,7 +70,7 @@ impl SyncTask for CreateRedacted {
         if !s.is_before(head, snap, 0)? {
             return Syncing::refuse(&self.snapshot, Refusal::NotBefore);
         }
-        Ok(())
+        s.check_head_bookmarks(name, head, vec![short])
     }
 
     fn sync(&mut self, s: &mut Syncing<'_>) -> Result<()> {

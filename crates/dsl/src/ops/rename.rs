@@ -148,6 +148,8 @@ impl SyncTask for RenameSnapshot {
             if s.find_snapshot(head, &self.new)?.is_some() {
                 return Syncing::refuse(&full, Refusal::Exists);
             }
+            let map = s.ds(head)?.snapnames_zapobj;
+            s.check_entry(&full, map, &self.new)?;
         }
         Ok(())
     }

@@ -54,6 +54,8 @@ impl SyncTask for Rollback {
         if s.dsl.heads().is_busy(head) {
             return Syncing::refuse(&self.name, Refusal::Busy);
         }
+        let children = s.dir(p.dir_obj)?.child_dir_zapobj;
+        s.check_own_entry(&self.name, children, TEMPORARY)?;
         let quota = s.own_prop(p.dir_obj, "refquota")?.unwrap_or(0);
         if quota != 0 && s.ds(p.prev_snap_obj)?.referenced_bytes > quota {
             return Syncing::refuse(&self.name, Refusal::Quota);

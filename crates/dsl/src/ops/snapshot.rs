@@ -36,6 +36,8 @@ impl SyncTask for Snapshot {
         {
             return Syncing::refuse(name, Refusal::Feature("snapshot properties"));
         }
+        let first = self.names.first().map_or("", String::as_str);
+        s.check_new_props_room(first, &self.props)?;
         let mut failed = Vec::new();
         if self.enforce_limits
             && let Err(e) = self.check_counts(s)
@@ -147,7 +149,7 @@ impl Syncing<'_> {
         if !receiving && p.flags & DS_FLAG_INCONSISTENT != 0 {
             return Self::refuse(full, Refusal::Inconsistent);
         }
-        Ok(())
+        self.check_entry(full, p.snapnames_zapobj, name)
     }
 
     /// Refuses what needs a last snapshot older than this txg, until the next txg.

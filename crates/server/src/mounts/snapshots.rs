@@ -130,7 +130,7 @@ impl Snapshots for Heads {
 fn refused(why: Refusal) -> Errno {
     match why {
         Refusal::Exists => Errno::EXIST,
-        Refusal::NoSpace => Errno::NOSPC,
+        Refusal::NoSpace | Refusal::NamesCollide => Errno::NOSPC,
         Refusal::Quota => Errno::DQUOT,
         Refusal::NameTooLong => Errno::NAMETOOLONG,
         Refusal::ReadOnly => Errno::ROFS,

@@ -11,6 +11,7 @@ mod ask;
 mod caretaker;
 mod checkpoint;
 mod clones;
+mod collide;
 mod dedup;
 mod degraded;
 mod encrypted;
