@@ -440,6 +440,7 @@ pub(crate) fn of_shape(error: &ShapeError) -> Reason {
         ShapeError::Unhealthy => Reason::MissingDevices(Box::default()),
         ShapeError::Busy { .. } => Reason::Busy,
         ShapeError::NoRoom => Reason::Refused { why: Refusal::NoSpace },
+        ShapeError::NamesCollide => Reason::Refused { why: Refusal::NamesCollide },
         ShapeError::CheckpointExists => Reason::CheckpointExists,
         ShapeError::DiscardingCheckpoint => Reason::DiscardingCheckpoint,
         ShapeError::Guid { .. } => Reason::BadGuid,

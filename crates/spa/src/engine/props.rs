@@ -8,16 +8,18 @@
 //! OpenZFS `spa_sync_props`.
 
 use dmu::Tx;
+use dmu::zap::Add;
 use dsl::sync::{Env, Event, Syncing};
 use ondisk::feature::Feature;
 use ondisk::version::{SPA_VERSION_FEATURES, SPA_VERSION_RAIDZ_DEFLATE};
-use ondisk::{Blkptr, DmuType, mos};
+use ondisk::{Blkptr, DmuType, ObjNum, mos};
 
 use crate::damaged::HEAD_ERRLOG;
 use crate::engine::PoolWriter;
 use crate::error_log;
 use crate::pool_core::PoolCore;
 use crate::pool_core::errors::{ShapeError, SyncError};
+use crate::vdev_ops::vdev_props::check_names;
 
 /// A property of the pool, and its new value (`zpool_prop_t`). The caller has checked both.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,10 +38,14 @@ impl PoolWriter {
     /// Sets properties of the pool and enables features, all in one txg (`spa_prop_set`).
     ///
     /// # Errors
+    /// * [`ShapeError::NamesCollide`]: the names of too many user properties collide.
+    /// * [`ShapeError::Metadata`]: the properties can't be read.
     /// * [`ShapeError::Stopped`]: the pool has stopped.
     pub fn set(&self, props: Vec<PoolProp>) -> Result<(), ShapeError> {
         let core = &self.parts().core;
         let _alone = core.shape.lock();
+        let adds: Vec<_> = props.iter().filter_map(PoolProp::add).collect();
+        check_names(core, core.check_dsl.mos().dir(mos::PROPS)?, &adds)?;
         core.change_pool(Box::new(move |core, tx| {
             let txg = tx.txg();
             let set = |p: &PoolProp| match p {
@@ -51,6 +57,18 @@ impl PoolWriter {
         // The property may be one that concerns the device monitor.
         core.tree().bell().ring();
         Ok(())
+    }
+}
+
+impl PoolProp {
+    /// The entry of a value in a ZAP.
+    fn add(&self) -> Option<Add<'_>> {
+        match self {
+            PoolProp::Feature(_) | PoolProp::Version(_) => None,
+            PoolProp::Text(_, text) if text.is_empty() => None,
+            PoolProp::Number(name, _) => Some(Add { name: name.as_bytes(), value_len: 8 }),
+            PoolProp::Text(name, text) => Some(Add { name: name.as_bytes(), value_len: text.len() + 1 }),
+        }
     }
 }
 
@@ -122,7 +140,7 @@ fn set_text(core: &PoolCore, tx: &Tx, name: &str, value: Option<&str>) -> pool::
 }
 
 /// The ZAP of properties; the first property creates it.
-fn props_table(core: &PoolCore, tx: &Tx) -> pool::Result<ondisk::ObjNum> {
+fn props_table(core: &PoolCore, tx: &Tx) -> pool::Result<ObjNum> {
     if let Some(table) = core.sync_mos.dir(mos::PROPS)? {
         return Ok(table);
     }

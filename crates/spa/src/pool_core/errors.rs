@@ -143,6 +143,9 @@ pub enum ShapeError {
     /// The rest of the pool has too little space (`ENOSPC`).
     #[error("the rest of the pool has no room")]
     NoRoom,
+    /// Too many names in one list have hashes that begin like that of the new one (`ENOSPC`).
+    #[error("too many names in its list collide with this one: choose another name")]
+    NamesCollide,
     /// There is a checkpoint (`ZFS_ERR_CHECKPOINT_EXISTS`).
     #[error("a checkpoint exists")]
     CheckpointExists,

@@ -12,6 +12,7 @@
 //! OpenZFS `vdev_prop_set`, `vdev_props_set_sync`, `spa_vdev_noalloc`.
 
 use dmu::Tx;
+use dmu::zap::{Add, new_has_room};
 use dsl::sync::Event;
 use ondisk::{Guid, ObjNum, VdevConfig, VdevId};
 
@@ -52,6 +53,8 @@ impl Vdevs {
     ///   not top-level.
     /// * [`ShapeError::NoRoom`]: too little space would be left to allocate from for the pool's
     ///   slop.
+    /// * [`ShapeError::NamesCollide`]: the names of too many user properties collide.
+    /// * [`ShapeError::Metadata`]: the properties can't be read.
     /// * [`ShapeError::Stopped`]: the pool has stopped.
     pub fn set_vdev(&self, guid: Guid, name: &str, value: VdevValue) -> Result<(), ShapeError> {
         let _alone = self.core.shape.lock();
@@ -73,6 +76,14 @@ impl Vdevs {
             }
             _ => None,
         };
+        let value_len = match &value {
+            VdevValue::Number(_) => Some(8),
+            VdevValue::Text(text) => Some(text.len() + 1),
+            VdevValue::Gone => None,
+        };
+        if let Some(value_len) = value_len {
+            check_names(&self.core, Some(zap), &[Add { name: name.as_bytes(), value_len }])?;
+        }
         let limits = error_limits::is_limit(name);
         let name = name.to_owned();
         self.core.change_pool(Box::new(move |core, tx| {
@@ -105,6 +116,20 @@ impl Vdevs {
         let totals = self.core.allocator.totals().of(ClassKind::Normal);
         normal && totals.space > totals.alloc
     }
+}
+
+/// Checks that a table of properties has space for these, since a sync can't refuse them. No table
+/// is one that is going to be created.
+pub(crate) fn check_names(
+    core: &PoolCore,
+    table: Option<ObjNum>,
+    adds: &[Add<'_>],
+) -> Result<(), ShapeError> {
+    let fits = match table {
+        Some(table) => core.check_dsl.mos().zap(table)?.has_room(adds).map_err(pool::Error::from)?,
+        None => new_has_room(adds),
+    };
+    if fits { Ok(()) } else { Err(ShapeError::NamesCollide) }
 }
 
 fn store(

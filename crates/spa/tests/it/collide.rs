@@ -1,5 +1,6 @@
 //! Names that collide in a ZAP are refused by a check, and the pool goes on.
 
+use dmu::NewObject;
 use dsl::ops::bookmark::CreateBookmarks;
 use dsl::ops::clone::Clone;
 use dsl::ops::create::Create;
@@ -10,12 +11,15 @@ use dsl::ops::props::{InheritProp, PropList, SetAs, SetProps};
 use dsl::ops::rename::{Rename, RenameSnapshot};
 use dsl::ops::rollback::Rollback;
 use dsl::ops::snapshot::Snapshot;
-use dsl::{Error, Refusal, Setting, SyncTask, Value};
+use dsl::{Error, Need, Refusal, Setting, SyncTask, Value};
+use ondisk::DmuType;
+use ondisk::sa::Attr;
+use ondisk::znode::{ZNODE_SIZE, Znode};
 use spa::Spa;
 use spa::create::VdevShape;
-use spa::engine::TaskError;
+use spa::engine::{PoolProp, ShapeError, TaskError, VdevValue};
 use testkit::{colliding, colliding_with};
-use testpools::{file_system, judge, new_pool};
+use testpools::{file_system, judge, new_pool, own, remove_file};
 
 const FULL: Refusal = Refusal::NamesCollide;
 
@@ -201,6 +205,53 @@ fn names() {
     let done = w.until_refused(&names, |n| HoldSnapshots { holds: vec![hold(n)] });
     assert!(done > 90, "{done}");
     w.ok(HoldSnapshots { holds: vec![hold("other")] });
+    w.end();
+}
+
+/// Goal: user properties of the pool and of a vdev that collide are refused.
+#[test]
+fn properties_of_the_pool() {
+    let w = World::new();
+    let names = colliding("x:", 28, 3);
+    let live = w.spa.writer().unwrap();
+    let prop = |i: usize| PoolProp::Text(names[i].clone(), "v".repeat(8000));
+    assert!(matches!(live.set(vec![prop(0), prop(1)]), Err(ShapeError::NamesCollide)));
+    live.set(vec![prop(0)]).unwrap();
+    assert!(matches!(live.set(vec![prop(1)]), Err(ShapeError::NamesCollide)));
+    let guid = live.config().root().children[0].guid;
+    let set = |i: usize| live.vdevs().set_vdev(guid, &names[i], VdevValue::Text("v".repeat(8000)));
+    set(0).unwrap();
+    assert!(matches!(set(1), Err(ShapeError::NamesCollide)));
+    w.end();
+}
+
+/// Goal: a pool goes on with files whose owners collide, and counts those that fit.
+#[test]
+fn owners() {
+    let w = World::new();
+    let live = w.spa.writer().unwrap();
+    let owned = own(live, "tank/fs");
+    let place = Znode::place(Attr::Uid).unwrap();
+    let mut files = Vec::new();
+    for name in colliding("1", 28, 300) {
+        let mut bonus = vec![0; ZNODE_SIZE];
+        bonus[place.clone()].copy_from_slice(&u64::from_str_radix(&name, 16).unwrap().to_le_bytes());
+        let tx = live.tx_for(&owned, Need { bytes: 1 << 14, netfree: false }).unwrap();
+        let spec = NewObject::new(DmuType::PLAIN_FILE_CONTENTS).with_bonus(DmuType::ZNODE, bonus);
+        files.push(owned.objset().create_object(&tx, &spec).unwrap().object());
+    }
+    live.sync_all().unwrap();
+    let counted = || {
+        let table = owned.objset().dnode(dmu::DMU_USERUSED_OBJECT).unwrap();
+        dmu::zap::Zap::open(&table).unwrap().count().unwrap()
+    };
+    assert!((212..300 * 2).contains(&counted()), "{}", counted());
+    for object in files {
+        remove_file(live, &owned, object).unwrap();
+    }
+    live.sync_all().unwrap();
+    assert_eq!(counted(), 0);
+    drop(owned);
     w.end();
 }
 
