@@ -12,6 +12,7 @@
 use crate::error::Refusal;
 use crate::ops::props::{HAS_RECEIVED, HIDING, PropList, RECEIVED, SetAs, Setting};
 use crate::ops::receive::{RECEIVING, Received};
+use crate::prop::parse::ZAP_MAXNAMELEN;
 use crate::prop::{Prop, Value};
 use crate::sync::Syncing;
 use crate::{Error, Result};
@@ -113,7 +114,9 @@ impl Syncing<'_> {
         if self.zap(zap)?.lookup(HAS_RECEIVED)?.is_none() {
             return Ok(());
         }
-        self.check_entry(name, zap, &format!("{property}{HIDING}"))
+        let hiding = format!("{property}{HIDING}");
+        // A name that is too long for the mark gets none.
+        if hiding.len() >= ZAP_MAXNAMELEN { Ok(()) } else { self.check_entry(name, zap, &hiding) }
     }
 
     /// Checks the space for holds: full names of snapshots, each with a tag. Absent snapshots are
