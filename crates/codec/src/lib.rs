@@ -17,6 +17,7 @@ pub mod checksum;
 pub mod compress;
 pub mod crypt;
 pub mod error;
+pub mod fcrypt;
 
 pub use checksum::{Checksum, Checksummer};
 pub use error::Error;

@@ -11,10 +11,11 @@ use std::path::{Path, PathBuf};
 ///
 /// The last five are for development and are not shipped. `testkit`, `fuzzing` and `testpools` may
 /// be dev-dependencies of any crate.
-const ORDER: [&str; 33] = [
+const ORDER: [&str; 34] = [
     "ondisk",
     "codec",
     "observe",
+    "rx",
     "device",
     "vdev",
     "zio",

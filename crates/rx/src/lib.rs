@@ -1,0 +1,22 @@
+//! The Rx remote procedure calls of AFS, as server and client.
+//!
+//! # Theory
+//! Rx carries calls over UDP. A connection has four channels, and each channel carries one call at
+//! a time. A call is a stream of bytes to the server and a stream back. Every packet is input from
+//! strangers: it becomes a checked type once ([`packet`], [`xdr`]), and only checked types travel
+//! on.
+//!
+//! # Absent
+//! The calls of file servers and volume servers, and what their arguments mean.
+//!
+//! # See
+//! OpenAFS: `src/rx`, `src/rxkad`. Linux: `net/rxrpc`.
+
+pub mod error;
+pub mod packet;
+pub mod xdr;
+
+pub use error::Error;
+
+/// The result of what decodes bytes or makes a call.
+pub type Result<T> = std::result::Result<T, Error>;
