@@ -33,4 +33,25 @@ pub enum Error {
         /// The type in the header.
         kind: u8,
     },
+    /// The security class refused a packet, a ticket or a connection.
+    #[error("the security class refuses the peer's packet: code {code}")]
+    Security {
+        /// The code for the peer.
+        code: i32,
+    },
+    /// The peer ended the call.
+    #[error("the peer aborted the call: code {code}")]
+    Aborted {
+        /// The code that it gave.
+        code: i32,
+    },
+    /// The peer does not answer.
+    #[error("the peer does not answer")]
+    Dead,
+    /// The call did not end before its deadline.
+    #[error("the call did not end before its deadline")]
+    Deadline,
+    /// The connection has no call of this number any more.
+    #[error("the call has ended already")]
+    Gone,
 }

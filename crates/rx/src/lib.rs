@@ -12,10 +12,15 @@
 //! # See
 //! OpenAFS: `src/rx`, `src/rxkad`. Linux: `net/rxrpc`.
 
+pub mod block;
+pub mod code;
+pub mod engine;
 pub mod error;
 pub mod packet;
+pub mod security;
 pub mod xdr;
 
+pub use block::{Block, Slice};
 pub use error::Error;
 
 /// The result of what decodes bytes or makes a call.

@@ -1,0 +1,206 @@
+//! A connection, its channels and their calls.
+
+use std::net::SocketAddrV4;
+use std::sync::Arc;
+
+use super::receive::Receiver;
+use super::send::Sender;
+use super::time::Time;
+use super::{CallId, Config};
+use crate::packet::{CHANNELS, Flags, Header, Kind, debug};
+use crate::security::{ConnectionId, Identity, Session};
+
+/// Bytes of a request that a program starts with before the request is complete.
+const ENOUGH: usize = 20 << 10;
+
+/// How far the program is with a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Program {
+    /// It does not know the call yet.
+    Waiting,
+    /// It reads or writes.
+    Running,
+    /// It wants no more of the call.
+    Done,
+}
+
+/// A call of a channel.
+#[derive(Debug)]
+pub(super) struct Call {
+    pub(super) number: u32,
+    pub(super) receiver: Receiver,
+    pub(super) sender: Sender,
+    pub(super) program: Program,
+    /// When a packet of the call arrived.
+    pub(super) heard: Time,
+    /// When data arrived.
+    pub(super) progress: Time,
+    /// When a ping was sent.
+    pub(super) pinged: Time,
+    pub(super) user_status: u8,
+    /// The program knows that there are bytes, and has not taken them yet.
+    pub(super) noticed: bool,
+}
+
+impl Call {
+    pub(super) fn new(
+        number: u32,
+        now: Time,
+        config: &Config,
+        initial: u32,
+        peer: u32,
+        client: bool,
+    ) -> Call {
+        Call {
+            number,
+            receiver: Receiver::new(config.receive_window, client),
+            sender: Sender::new(initial, peer, config.send_window),
+            program: Program::Waiting,
+            heard: now,
+            progress: now,
+            pinged: now,
+            user_status: 0,
+            noticed: false,
+        }
+    }
+
+    /// Whether a program may start with the call.
+    pub(super) fn can_start(&self) -> bool {
+        let enough = self.receiver.done() || self.receiver.ready().len() >= ENOUGH;
+        self.program == Program::Waiting && enough
+    }
+
+    /// Whether this end needs the peer to go on.
+    pub(super) fn needs_peer(&self, client: bool) -> bool {
+        self.sender.waits()
+            || self.program == Program::Running
+            || (client && !self.receiver.done())
+            || (!client && self.program == Program::Waiting)
+    }
+
+    /// When something is due.
+    pub(super) fn due(&self, config: &Config, client: bool) -> Option<Time> {
+        let ping = self
+            .needs_peer(client)
+            .then(|| self.heard.max(self.pinged).after(config.ping).min(self.heard.after(config.dead)));
+        let idle = (self.program == Program::Waiting).then(|| self.progress.after(config.idle_call));
+        [self.sender.timer(), self.receiver.timer(), ping, idle].into_iter().flatten().min()
+    }
+}
+
+/// A channel: the number of its last call, and the call if it goes on.
+#[derive(Debug, Default)]
+pub(super) struct Channel {
+    pub(super) number: u32,
+    pub(super) call: Option<Box<Call>>,
+    /// A call that ended while its program runs. The next call waits for the program.
+    pub(super) old: Option<u32>,
+    /// The code that the last call was aborted with, and how often it may be said again.
+    pub(super) aborted: Option<(i32, u8)>,
+}
+
+/// Whether a connection has proved who its client is.
+#[derive(Debug)]
+pub(super) enum Proof {
+    /// It has, or need not.
+    Done,
+    /// It was challenged. Its packets wait.
+    Pending { since: Time, last: Time, parked: Vec<(Header, Vec<u8>)> },
+}
+
+/// A connection.
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) id: ConnectionId,
+    pub(super) address: SocketAddrV4,
+    pub(super) peer: u32,
+    pub(super) host: u32,
+    pub(super) client: bool,
+    pub(super) service: u16,
+    pub(super) security: u8,
+    pub(super) session: Box<dyn Session>,
+    pub(super) proof: Proof,
+    pub(super) identity: Option<Arc<Identity>>,
+    pub(super) serial: u32,
+    pub(super) channels: [Channel; CHANNELS],
+    pub(super) used: Time,
+    /// When the connection is looked at next.
+    pub(super) scheduled: Time,
+    pub(super) dirty: bool,
+    /// Bytes of requests in memory.
+    pub(super) bytes: usize,
+    /// The program holds the connection open.
+    pub(super) open: bool,
+}
+
+impl Connection {
+    /// The header of a packet without its data: serial number and position are to be filled in.
+    pub(super) fn header(&self, channel: usize, kind: Kind) -> Header {
+        Header {
+            epoch: self.id.epoch,
+            cid: self.id.cid | channel as u32,
+            call: self.channels[channel].number,
+            seq: 0,
+            serial: 0,
+            kind,
+            flags: if self.client { Flags::CLIENT } else { Flags::default() },
+            user_status: 0,
+            security: self.security,
+            checksum: 0,
+            service: self.service,
+        }
+    }
+
+    /// The call with this number, if it goes on.
+    pub(super) fn call(&mut self, id: CallId) -> Option<&mut Call> {
+        let call = self.channels[id.channel as usize].call.as_deref_mut()?;
+        (call.number == id.number).then_some(call)
+    }
+
+    /// Whether no call goes on, as far as this end cares.
+    pub(super) fn is_idle(&self) -> bool {
+        let idle = |channel: &Channel| {
+            channel.old.is_none() && channel.call.as_ref().is_none_or(|call| call.program == Program::Done)
+        };
+        self.channels.iter().all(idle)
+    }
+
+    /// When something is due.
+    pub(super) fn due(&self, config: &Config) -> Time {
+        let idle = if self.client && self.open { Time(u64::MAX) } else { self.used.after(config.idle) };
+        let proof = match &self.proof {
+            Proof::Pending { last, .. } => Some(last.after(config.challenge)),
+            Proof::Done => None,
+        };
+        let calls = self.channels.iter().filter_map(|channel| channel.call.as_ref());
+        let calls = calls.filter_map(|call| call.due(config, self.client)).min();
+        [Some(idle), proof, calls].into_iter().flatten().min().unwrap_or(idle)
+    }
+
+    /// What `rxdebug` shows.
+    pub(super) fn debug(&self) -> debug::Connection {
+        let channel = |channel: &Channel| {
+            let mut shown = debug::Channel { call: channel.number, ..debug::Channel::default() };
+            let Some(call) = &channel.call else { return shown };
+            (shown.state, shown.mode) = match call.program {
+                Program::Waiting => (1, 0),
+                Program::Running => (2, if call.receiver.done() && !self.client { 1 } else { 2 }),
+                Program::Done => (if call.sender.waits() { 4 } else { 3 }, 4),
+            };
+            shown.other = u8::from(!call.receiver.ready().is_empty()) | u8::from(call.sender.waits()) << 1;
+            shown
+        };
+        debug::Connection {
+            peer: self.address,
+            cid: self.id.cid,
+            epoch: self.id.epoch,
+            serial: self.serial,
+            error: 0,
+            server: !self.client,
+            security_index: self.security,
+            channels: self.channels.each_ref().map(channel),
+            security: self.session.stats(),
+            mtu: 1444,
+        }
+    }
+}

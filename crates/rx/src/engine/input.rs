@@ -1,0 +1,473 @@
+//! What arrives: packets of each type.
+
+use std::net::SocketAddrV4;
+use std::time::Duration;
+
+use super::connection::{Call, Channel, Connection, Program, Proof};
+use super::receive::Taken;
+use super::{CallId, Engine, Event, Time};
+use crate::packet::{Ack, CHANNELS, EPOCH_MOVES, Flags, Header, Kind, Reason, abort_code};
+use crate::security::ConnectionId;
+use crate::{Error, code};
+
+/// The congestion window towards an address that never acknowledged anything.
+const UNPROVED: u32 = 4;
+/// The congestion window towards others, and the window that a peer has before it says its own.
+const INITIAL: u32 = 16;
+/// Packets that wait while a client proves itself.
+const PARKED: usize = 32;
+/// The most connections that are looked at to make room for one.
+const CANDIDATES: usize = 32;
+
+impl Engine {
+    /// Takes in a packet. `body` is what follows the header. It is decrypted in place.
+    pub fn receive(&mut self, now: Time, from: SocketAddrV4, header: &Header, body: &mut [u8]) {
+        let kind = header.kind;
+        let count = &mut self.counts.debug.read[kind as usize - 1];
+        *count = count.wrapping_add(1);
+        let Some(slot) = self.find(now, from, header, body) else { return };
+        let connection = self.slots[slot as usize].connection.as_deref_mut().expect("it was found");
+        connection.used = now;
+        self.peers.get_mut(connection.peer).bytes[1] += body.len() as u64;
+        match kind {
+            Kind::Data => self.data(now, slot, header, body),
+            Kind::Ack => self.ack(now, slot, header, body),
+            Kind::AckAll => self.ack_all(now, slot, header),
+            Kind::Busy => self.busy(now, slot, header),
+            Kind::Abort => self.aborted(slot, header, body),
+            Kind::Challenge => self.challenged(slot, body),
+            Kind::Response => self.response(now, slot, header, body),
+            Kind::Debug | Kind::Params | Kind::Version => {}
+        }
+        self.schedule(slot);
+    }
+
+    /// Whether this engine has the connection of a packet.
+    #[must_use]
+    pub fn knows(&self, from: SocketAddrV4, header: &Header) -> bool {
+        let id = ConnectionId { epoch: header.epoch, cid: header.connection() };
+        let client = !header.flags.has(Flags::CLIENT);
+        self.keys.contains_key(&(id, from, client)) || (!client && self.movable.contains_key(&id))
+    }
+
+    /// The connection of a packet. A client's first packet makes it.
+    fn find(&mut self, now: Time, from: SocketAddrV4, header: &Header, body: &mut [u8]) -> Option<u32> {
+        let id = ConnectionId { epoch: header.epoch, cid: header.connection() };
+        let client = !header.flags.has(Flags::CLIENT);
+        if let Some(&slot) = self.keys.get(&(id, from, client)) {
+            let connection = self.slots[slot as usize].connection.as_deref();
+            return connection.is_some_and(|c| c.security == header.security).then_some(slot);
+        }
+        if client {
+            return None;
+        }
+        if header.epoch & EPOCH_MOVES != 0
+            && let Some(&slot) = self.movable.get(&id)
+        {
+            return self.moved(slot, from, header, body).then_some(slot);
+        }
+        if header.kind != Kind::Data || header.call == 0 || header.seq == 0 {
+            return None;
+        }
+        self.accept(now, from, header)
+    }
+
+    /// A proven client sends from another address. Its packet must have the session's seal.
+    fn moved(&mut self, slot: u32, from: SocketAddrV4, header: &Header, body: &[u8]) -> bool {
+        let Some(connection) = self.slots[slot as usize].connection.as_deref_mut() else { return false };
+        let genuine = header.kind == Kind::Data
+            && header.security == connection.security
+            && connection.session.open(header, &mut body.to_vec()).is_ok();
+        if !genuine {
+            return false;
+        }
+        let (peer, host) = (self.peers.number(from), self.hosts.number(*from.ip()));
+        let old = (connection.id, connection.address, false);
+        let (old_peer, old_host) = (connection.peer, connection.host);
+        (connection.address, connection.peer, connection.host) = (from, peer, host);
+        let bytes = connection.bytes;
+        self.keys.remove(&old);
+        self.keys.insert((old.0, from, false), slot);
+        self.peers.get_mut(peer).connections += 1;
+        let entry = self.hosts.get_mut(host);
+        (entry.connections, entry.bytes) = (entry.connections + 1, entry.bytes + bytes);
+        let entry = self.hosts.get_mut(old_host);
+        (entry.connections, entry.bytes) = (entry.connections - 1, entry.bytes - bytes);
+        if entry.connections == 0 {
+            self.hosts.remove(old_host);
+        }
+        let entry = self.peers.get_mut(old_peer);
+        entry.connections -= 1;
+        if entry.connections == 0 {
+            self.peers.remove(old_peer);
+        }
+        true
+    }
+
+    /// Makes the connection of a client's first packet.
+    fn accept(&mut self, now: Time, from: SocketAddrV4, header: &Header) -> Option<u32> {
+        let id = ConnectionId { epoch: header.epoch, cid: header.connection() };
+        let class = self.classes.iter().find(|class| class.index() == header.security).cloned();
+        let (Some(class), true) = (class, self.services.contains(&header.service)) else {
+            self.counts.refused_service += 1;
+            self.refuse(from, header, code::INVALID_OPERATION);
+            return None;
+        };
+        let of_host = self.hosts.find(from.ip()).map_or(0, |host| host.connections);
+        if of_host >= self.config.connections_per_host || !self.make_room() {
+            self.counts.refused_limit += 1;
+            return None;
+        }
+        let nonce = self.random();
+        let mut session = match class.server(id, nonce) {
+            Ok(session) => session,
+            Err(_) => {
+                self.refuse(from, header, code::INVALID_OPERATION);
+                return None;
+            }
+        };
+        let challenge = session.challenge();
+        let proof = match &challenge {
+            Some(_) => Proof::Pending { since: now, last: now, parked: Vec::new() },
+            None => Proof::Done,
+        };
+        let (peer, host) = (self.peers.number(from), self.hosts.number(*from.ip()));
+        let slot = self.insert(Connection {
+            id,
+            address: from,
+            peer,
+            host,
+            client: false,
+            service: header.service,
+            security: header.security,
+            session,
+            proof,
+            identity: None,
+            serial: 0,
+            channels: std::array::from_fn(|_| Channel::default()),
+            used: now,
+            scheduled: Time(u64::MAX),
+            dirty: false,
+            bytes: 0,
+            open: false,
+        });
+        if let Some(challenge) = challenge {
+            self.queue_special(slot, Kind::Challenge, challenge);
+        }
+        Some(slot)
+    }
+
+    /// Answers a packet for which there is no connection. The answer is no larger than the packet.
+    fn refuse(&mut self, to: SocketAddrV4, header: &Header, code: i32) {
+        let answer = Header {
+            kind: Kind::Abort,
+            flags: Flags::default(),
+            seq: 0,
+            serial: 0,
+            checksum: 0,
+            user_status: 0,
+            ..*header
+        };
+        self.queue(to, &answer, code.to_be_bytes().to_vec());
+    }
+
+    /// Makes room for a connection. The oldest without a call and without a proven client goes.
+    fn make_room(&mut self) -> bool {
+        if self.connections() < self.config.connections {
+            return true;
+        }
+        for _ in 0..CANDIDATES {
+            let Some(id) = self.oldest.pop_front() else { return false };
+            let Some(connection) = self.connection(id) else { continue };
+            if connection.is_idle() && connection.identity.is_none() {
+                self.remove(id.slot);
+                self.counts.evicted += 1;
+                return true;
+            }
+            self.oldest.push_back(id);
+        }
+        false
+    }
+
+    fn over_limit(&self, slot: u32, more: usize) -> bool {
+        let connection = self.slots[slot as usize].connection.as_deref().expect("the caller has it");
+        let host = self.hosts.get(connection.host).bytes;
+        self.bytes + more > self.config.bytes || host + more > self.config.bytes_per_host
+    }
+
+    fn data(&mut self, now: Time, slot: u32, header: &Header, body: &mut [u8]) {
+        if self.over_limit(slot, body.len()) {
+            self.counts.refused_limit += 1;
+            return;
+        }
+        let unix = self.config.started.saturating_add((now.0 / 1_000_000) as u32);
+        let connection = self.slots[slot as usize].connection.as_deref_mut().expect("it was found");
+        if let Proof::Pending { parked, .. } = &mut connection.proof {
+            if parked.len() < PARKED {
+                parked.push((*header, body.to_vec()));
+                self.hold(slot);
+            }
+            return;
+        }
+        if connection.identity.as_ref().is_some_and(|identity| identity.expires < unix) {
+            self.queue_special(slot, Kind::Abort, code::KAD_EXPIRED.to_be_bytes().to_vec());
+            self.fail_all(slot, code::KAD_EXPIRED);
+            return;
+        }
+        let Ok(range) = connection.session.open(header, body) else {
+            self.counts.refused_security += 1;
+            return;
+        };
+        let body = &body[range];
+        if connection.client {
+            self.reply_data(now, slot, header, body);
+        } else {
+            self.request_data(now, slot, header, body);
+        }
+        self.hold(slot);
+        self.touch(slot);
+    }
+
+    /// Data of a client. A higher call number makes a call, and ends the last one.
+    fn request_data(&mut self, now: Time, slot: u32, header: &Header, body: &[u8]) {
+        let at = header.channel();
+        let reference = self.reference(slot);
+        let connection = self.slots[slot as usize].connection.as_deref_mut().expect("it was found");
+        let channel = &mut connection.channels[at];
+        if header.call < channel.number {
+            self.counts.debug.spurious += 1;
+            return;
+        }
+        if header.call == channel.number && channel.call.is_none() {
+            // The reply was acknowledged, or the call was aborted.
+            if let Some((code, left)) = &mut channel.aborted
+                && *left > 0
+            {
+                *left -= 1;
+                let code = *code;
+                self.queue_abort(slot, at, header.call, code);
+            }
+            return;
+        }
+        if header.call > channel.number {
+            end_of_last(channel, reference, at, &mut self.events);
+            channel.number = header.call;
+            let peer = self.peers.get(connection.peer);
+            let initial = if peer.proved { peer.window.max(INITIAL) } else { UNPROVED };
+            let offered = if peer.offered == 0 { INITIAL } else { peer.offered };
+            channel.call = Some(Box::new(Call::new(header.call, now, &self.config, initial, offered, false)));
+            self.counts.calls += 1;
+        }
+        let call = channel.call.as_deref_mut().expect("it exists, or was made");
+        (call.heard, call.user_status) = (now, header.user_status);
+        let taken = call.receiver.take_packet(now, header.seq, header.serial, header.flags, body);
+        self.counts.bytes[0] +=
+            if matches!(taken, Taken::Ready | Taken::Held) { body.len() as u64 } else { 0 };
+        match taken {
+            Taken::Duplicate => self.counts.debug.duplicates += 1,
+            Taken::Ready | Taken::Held => call.progress = now,
+            Taken::Refused => {}
+        }
+        let id = CallId { connection: reference, channel: at as u8, number: header.call };
+        if taken == Taken::Ready && call.program == Program::Running && !call.noticed {
+            call.noticed = true;
+            self.events.push_back(Event::Readable(id));
+        }
+        if channel.old.is_none() && call.can_start() {
+            (call.program, call.noticed) = (Program::Running, true);
+            self.events.push_back(Event::Start(id));
+        }
+    }
+
+    /// Data of a server: the reply, which acknowledges the request.
+    fn reply_data(&mut self, now: Time, slot: u32, header: &Header, body: &[u8]) {
+        let at = header.channel();
+        let reference = self.reference(slot);
+        let connection = self.slots[slot as usize].connection.as_deref_mut().expect("it was found");
+        let Some(call) = connection.channels[at].call.as_deref_mut() else { return };
+        // A reply before the request is complete breaks the protocol.
+        if call.number != header.call || !call.sender.closed() || !call.sender.started() {
+            self.counts.debug.spurious += 1;
+            return;
+        }
+        (call.heard, call.progress) = (now, now);
+        call.sender.answered();
+        self.peers.get_mut(connection.peer).proved = true;
+        let taken = call.receiver.take_packet(now, header.seq, header.serial, header.flags, body);
+        self.counts.bytes[0] += body.len() as u64;
+        if taken == Taken::Duplicate {
+            self.counts.debug.duplicates += 1;
+        }
+        if taken == Taken::Ready && call.program == Program::Running && !call.noticed {
+            call.noticed = true;
+            let id = CallId { connection: reference, channel: at as u8, number: header.call };
+            self.events.push_back(Event::Readable(id));
+        }
+    }
+
+    fn ack(&mut self, now: Time, slot: u32, header: &Header, body: &[u8]) {
+        let Ok(ack) = Ack::parse(body) else {
+            self.counts.debug.bogus += 1;
+            return;
+        };
+        let connection = self.slots[slot as usize].connection.as_deref_mut().expect("it was found");
+        let at = header.channel();
+        let Some(call) = connection.channels[at].call.as_deref_mut() else { return };
+        if call.number != header.call {
+            return;
+        }
+        call.heard = now;
+        let peer = self.peers.get_mut(connection.peer);
+        let acked = call.sender.acked(now, &ack, &peer.rtt);
+        if let Some(window) = ack.window {
+            peer.offered = window.clamp(1, 255);
+        }
+        if let Some(acked) = acked {
+            peer.proved |= acked.packets > 0;
+            if let Some(rtt) = acked.rtt {
+                peer.rtt.measured(rtt);
+            }
+        }
+        if ack.reason == Reason::PING {
+            call.receiver.pinged(header.serial);
+        }
+        if !connection.client && call.program == Program::Done && call.sender.done() {
+            connection.channels[at].call = None;
+            self.hold(slot);
+        }
+        self.touch(slot);
+    }
+
+    fn ack_all(&mut self, now: Time, slot: u32, header: &Header) {
+        let connection = self.slots[slot as usize].connection.as_deref_mut().expect("it was found");
+        let channel = &mut connection.channels[header.channel()];
+        let Some(call) = channel.call.as_deref_mut().filter(|call| call.number == header.call) else {
+            return;
+        };
+        call.heard = now;
+        if call.sender.closed() && call.sender.queued() == 0 {
+            call.sender.answered();
+            if !connection.client && call.program == Program::Done {
+                channel.call = None;
+                self.hold(slot);
+            }
+        }
+    }
+
+    /// The server has no thread for the call. The request is sent again soon.
+    fn busy(&mut self, now: Time, slot: u32, header: &Header) {
+        let connection = self.slots[slot as usize].connection.as_deref_mut().expect("it was found");
+        let Some(call) = connection.channels[header.channel()].call.as_deref_mut() else { return };
+        if connection.client && call.number == header.call {
+            call.heard = now;
+            call.sender.postponed(now.after(Duration::from_millis(100)));
+        }
+    }
+
+    fn aborted(&mut self, slot: u32, header: &Header, body: &[u8]) {
+        let Ok(code) = abort_code(body) else { return };
+        let at = header.channel();
+        let connection = self.slots[slot as usize].connection.as_deref_mut().expect("it was found");
+        if header.call == 0 {
+            self.fail_all(slot, code);
+            if let Some(connection) = self.slots[slot as usize].connection.as_deref()
+                && !connection.client
+                && connection.is_idle()
+            {
+                self.remove(slot);
+            }
+        } else if connection.channels[at].call.as_ref().is_some_and(|call| call.number == header.call) {
+            self.fail(slot, at, code);
+        }
+    }
+
+    /// Ends a call whose program may not know it yet.
+    pub(super) fn fail(&mut self, slot: u32, at: usize, code: i32) {
+        let reference = self.reference(slot);
+        let connection = self.slots[slot as usize].connection.as_deref_mut().expect("the caller has it");
+        let client = connection.client;
+        let channel = &mut connection.channels[at];
+        if let Some(call) = channel.call.take()
+            && call.program == Program::Running
+        {
+            channel.old = Some(call.number);
+            let id = CallId { connection: reference, channel: at as u8, number: call.number };
+            self.events.push_back(Event::Failed(id, code));
+        } else if client {
+            self.events.push_back(Event::Free(reference));
+        }
+        self.hold(slot);
+    }
+
+    pub(super) fn fail_all(&mut self, slot: u32, code: i32) {
+        for at in 0..CHANNELS {
+            self.fail(slot, at, code);
+        }
+    }
+
+    fn challenged(&mut self, slot: u32, body: &[u8]) {
+        let connection = self.slots[slot as usize].connection.as_deref_mut().expect("it was found");
+        if !connection.client {
+            return;
+        }
+        let calls = connection.channels.each_ref().map(|channel| channel.number);
+        match connection.session.respond(body, calls) {
+            Ok(response) => self.queue_special(slot, Kind::Response, response),
+            Err(Error::Security { code }) => self.fail_all(slot, code),
+            Err(_) => self.fail_all(slot, code::PROTOCOL_ERROR),
+        }
+    }
+
+    fn response(&mut self, now: Time, slot: u32, header: &Header, body: &[u8]) {
+        let unix = self.config.started.saturating_add((now.0 / 1_000_000) as u32);
+        let connection = self.slots[slot as usize].connection.as_deref_mut().expect("it was found");
+        if connection.client || !matches!(connection.proof, Proof::Pending { .. }) {
+            return;
+        }
+        match connection.session.accept(body, unix) {
+            Ok(accepted) => {
+                connection.identity = Some(accepted.identity);
+                for (channel, number) in connection.channels.iter_mut().zip(accepted.calls) {
+                    // The call that waits has the client's last number.
+                    channel.number = channel.number.max(number.saturating_sub(1));
+                }
+                let (id, address) = (connection.id, connection.address);
+                let old = std::mem::replace(&mut connection.proof, Proof::Done);
+                self.peers.get_mut(connection.peer).proved = true;
+                if header.epoch & EPOCH_MOVES != 0 {
+                    self.movable.insert(id, slot);
+                }
+                self.hold(slot);
+                if let Proof::Pending { parked, .. } = old {
+                    for (header, mut body) in parked {
+                        self.data(now, slot, &header, &mut body);
+                    }
+                }
+                debug_assert_eq!(self.keys.get(&(id, address, false)), Some(&slot));
+            }
+            Err(error) => {
+                let code = if let Error::Security { code } = error { code } else { code::PROTOCOL_ERROR };
+                self.counts.refused_response += 1;
+                self.queue_special(slot, Kind::Abort, code.to_be_bytes().to_vec());
+                self.remove(slot);
+            }
+        }
+    }
+}
+
+/// A higher call number says that the client has or wants no more of the last call.
+fn end_of_last(
+    channel: &mut Channel,
+    connection: super::ConnectionRef,
+    at: usize,
+    events: &mut std::collections::VecDeque<Event>,
+) {
+    channel.aborted = None;
+    if let Some(call) = channel.call.take()
+        && call.program == Program::Running
+    {
+        channel.old = Some(call.number);
+        let id = CallId { connection, channel: at as u8, number: call.number };
+        events.push_back(Event::Failed(id, code::USER_ABORT));
+    }
+}

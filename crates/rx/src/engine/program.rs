@@ -1,0 +1,209 @@
+//! What programs do with calls: take bytes, send bytes, start and end calls.
+
+use std::net::SocketAddrV4;
+use std::sync::Arc;
+
+use super::connection::{Call, Channel, Connection, Program, Proof};
+use super::output::FULL;
+use super::{CallId, ConnectionRef, Engine, Event, Time};
+use crate::block::Slice;
+use crate::packet::CHANNEL_MASK;
+use crate::security::{Class, ConnectionId, Identity};
+use crate::{Error, Result};
+
+/// How often an abort is repeated for late packets of its call.
+const ABORTS: u8 = 8;
+/// The congestion window of a client's first call.
+const INITIAL: u32 = 16;
+
+/// What a program may know of a call.
+#[derive(Debug, Clone)]
+pub struct Info {
+    /// The peer.
+    pub peer: SocketAddrV4,
+    /// The service.
+    pub service: u16,
+    /// The security index.
+    pub security: u8,
+    /// Who the peer is, if it proved that.
+    pub identity: Option<Arc<Identity>>,
+    /// The byte that the client's program sent.
+    pub user_status: u8,
+    /// What the connection is on the wire.
+    pub connection: ConnectionId,
+}
+
+/// Bytes that a program took.
+#[derive(Debug, Default)]
+pub struct Read {
+    /// The bytes, in order.
+    pub bytes: Vec<u8>,
+    /// Whether they are the last.
+    pub done: bool,
+}
+
+impl Engine {
+    /// What a program may know of a call.
+    #[must_use]
+    pub fn info(&mut self, id: CallId) -> Option<Info> {
+        let connection = self.connection(id.connection)?;
+        let user_status = connection.call(id)?.user_status;
+        Some(Info {
+            peer: connection.address,
+            service: connection.service,
+            security: connection.security,
+            identity: connection.identity.clone(),
+            user_status,
+            connection: connection.id,
+        })
+    }
+
+    /// Takes the bytes that arrived.
+    ///
+    /// # Errors
+    /// [`Error::Gone`].
+    pub fn take(&mut self, id: CallId) -> Result<Read> {
+        let call = self.connection(id.connection).and_then(|connection| connection.call(id));
+        let call = call.ok_or(Error::Gone)?;
+        let bytes = call.receiver.take();
+        call.noticed = false;
+        let read = Read { bytes, done: call.receiver.done() };
+        self.hold(id.connection.slot);
+        self.touch(id.connection.slot);
+        Ok(read)
+    }
+
+    /// Appends bytes to what the call sends. `last` says that no more follow.
+    ///
+    /// Returns whether there is room for more. If not, [`Event::Writable`] follows.
+    ///
+    /// # Errors
+    /// [`Error::Gone`].
+    pub fn send(&mut self, id: CallId, parts: impl IntoIterator<Item = Slice>, last: bool) -> Result<bool> {
+        let call = self.connection(id.connection).and_then(|connection| connection.call(id));
+        let call = call.ok_or(Error::Gone)?;
+        call.sender.push(parts, last);
+        let room = call.sender.queued() < FULL;
+        self.touch(id.connection.slot);
+        Ok(room)
+    }
+
+    /// The program wants no more of a call. A server's reply still leaves.
+    pub fn finish(&mut self, id: CallId) {
+        let reference = id.connection;
+        let Some(connection) = self.connection(reference) else { return };
+        let client = connection.client;
+        let channel = &mut connection.channels[id.channel as usize];
+        if channel.old == Some(id.number) {
+            channel.old = None;
+            if let Some(call) = channel.call.as_deref_mut()
+                && call.can_start()
+            {
+                (call.program, call.noticed) = (Program::Running, true);
+                let next = CallId { number: call.number, ..id };
+                self.events.push_back(Event::Start(next));
+            }
+        } else if let Some(call) = channel.call.as_deref_mut().filter(|call| call.number == id.number) {
+            call.program = Program::Done;
+            if !client && call.sender.done() {
+                channel.call = None;
+            }
+        }
+        if client {
+            self.events.push_back(Event::Free(reference));
+        }
+        self.hold(reference.slot);
+        self.touch(reference.slot);
+    }
+
+    /// The program ends a call with a code, which the peer gets.
+    pub fn abort(&mut self, id: CallId, code: i32) {
+        let slot = id.connection.slot;
+        if let Some(connection) = self.connection(id.connection)
+            && connection.call(id).is_some()
+        {
+            let channel = &mut connection.channels[id.channel as usize];
+            channel.call = None;
+            channel.aborted = Some((code, ABORTS));
+            self.queue_abort(slot, id.channel as usize, id.number, code);
+        }
+        self.finish(id);
+    }
+
+    /// Opens a connection to a server.
+    ///
+    /// # Errors
+    /// [`Error::Security`] if the class is for servers alone.
+    pub fn connect(
+        &mut self,
+        now: Time,
+        to: SocketAddrV4,
+        service: u16,
+        class: &dyn Class,
+    ) -> Result<ConnectionRef> {
+        // The number has the engine's own, so that replies find it whichever socket they arrive at.
+        self.opened = (self.opened + 1) & 0x3f_ffff;
+        let cid = self.opened << 10 | u32::from(self.config.shard) << 2;
+        debug_assert_eq!(cid & CHANNEL_MASK, 0);
+        let id = ConnectionId { epoch: self.config.epoch, cid };
+        let session = class.client(id)?;
+        let (peer, host) = (self.peers.number(to), self.hosts.number(*to.ip()));
+        let slot = self.insert(Connection {
+            id,
+            address: to,
+            peer,
+            host,
+            client: true,
+            service,
+            security: class.index(),
+            session,
+            proof: Proof::Done,
+            identity: None,
+            serial: 0,
+            channels: std::array::from_fn(|_| Channel::default()),
+            used: now,
+            scheduled: Time(u64::MAX),
+            dirty: false,
+            bytes: 0,
+            open: true,
+        });
+        Ok(self.reference(slot))
+    }
+
+    /// The program makes no more calls on a connection.
+    pub fn close(&mut self, id: ConnectionRef) {
+        let Some(connection) = self.connection(id) else { return };
+        connection.open = false;
+        if connection.is_idle() {
+            self.remove(id.slot);
+        }
+    }
+
+    /// Starts a call on a free channel. Returns `None` if there is none: [`Event::Free`] follows.
+    ///
+    /// # Errors
+    /// [`Error::Gone`] if the connection is closed.
+    pub fn start(&mut self, now: Time, id: ConnectionRef) -> Result<Option<CallId>> {
+        let config = self.config.clone();
+        let peers = &mut self.peers;
+        let slot = self.slots.get_mut(id.slot as usize).filter(|slot| slot.generation == id.generation);
+        let connection = slot.and_then(|slot| slot.connection.as_deref_mut()).ok_or(Error::Gone)?;
+        let peer = peers.get_mut(connection.peer);
+        let free = |channel: &Channel| {
+            let done = channel.call.as_ref().is_none_or(|call| call.program == Program::Done);
+            channel.old.is_none() && done
+        };
+        let Some(at) = connection.channels.iter().position(free) else { return Ok(None) };
+        let channel = &mut connection.channels[at];
+        channel.number += 1;
+        let offered = if peer.offered == 0 { INITIAL } else { peer.offered };
+        let initial = peer.window.max(INITIAL);
+        let mut call = Call::new(channel.number, now, &config, initial, offered, true);
+        call.program = Program::Running;
+        channel.call = Some(Box::new(call));
+        connection.used = now;
+        let number = channel.number;
+        self.touch(id.slot);
+        Ok(Some(CallId { connection: id, channel: at as u8, number }))
+    }
+}

@@ -1,0 +1,395 @@
+//! The sending half of a call: the window, acknowledgements and repetition.
+//!
+//! # Theory
+//! The program's bytes wait in `source` until the window has room. Then they become packets, which
+//! stay until the receiver has taken them for good.
+//!
+//! Each transmission of a packet has a place in the order of transmissions. A packet counts as lost
+//! when three transmissions after its own were acknowledged. So a packet that was sent twice is
+//! judged by its second transmission. A packet also counts as lost when its time-out passes.
+//!
+//! The congestion window follows RFC 5681: slow start, then one packet for each window, half of it
+//! after a loss, two packets after a time-out.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use super::time::{Rtt, Time};
+use crate::block::Slice;
+use crate::packet::{Ack, Reason};
+use crate::security::{Outgoing, Session};
+
+/// How many later transmissions must arrive before a packet counts as lost.
+const REORDERED: u64 = 3;
+/// The congestion window after a time-out.
+const AFTER_TIMEOUT: u32 = 2;
+
+/// A packet that was sent or is about to be.
+#[derive(Debug)]
+struct Sent {
+    payload: Slice,
+    checksum: u16,
+    last: bool,
+    serial: u32,
+    order: u64,
+    at: Time,
+    tries: u32,
+    acked: bool,
+    lost: bool,
+}
+
+/// A packet that leaves now.
+#[derive(Debug)]
+pub(super) struct Leaving {
+    pub(super) seq: u32,
+    pub(super) serial: u32,
+    pub(super) checksum: u16,
+    pub(super) last: bool,
+    pub(super) request_ack: bool,
+    pub(super) payload: Slice,
+    pub(super) again: bool,
+}
+
+/// What an acknowledgement changed.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Acked {
+    /// Packets that are known to have arrived now.
+    pub(super) packets: u32,
+    /// A measured round trip.
+    pub(super) rtt: Option<Duration>,
+}
+
+/// The sending half of a call.
+#[derive(Debug)]
+pub(super) struct Sender {
+    source: VecDeque<Slice>,
+    queued: usize,
+    closed: bool,
+    packets: VecDeque<Sent>,
+    first: u32,
+    sealed_last: bool,
+    peer_window: u32,
+    own_window: u32,
+    window: u32,
+    threshold: u32,
+    grown: u32,
+    recover: u32,
+    order: u64,
+    highest: u64,
+    tries: u32,
+    timer: Option<Time>,
+}
+
+impl Sender {
+    /// A half without data. `initial` is the congestion window, `most` the largest window.
+    pub(super) fn new(initial: u32, peer: u32, most: u32) -> Sender {
+        Sender {
+            source: VecDeque::new(),
+            queued: 0,
+            closed: false,
+            packets: VecDeque::new(),
+            first: 1,
+            sealed_last: false,
+            peer_window: peer,
+            own_window: most,
+            window: initial,
+            threshold: most,
+            grown: 0,
+            recover: 0,
+            order: 0,
+            highest: 0,
+            tries: 0,
+            timer: None,
+        }
+    }
+
+    /// Appends bytes. `last` says that no more follow.
+    pub(super) fn push(&mut self, parts: impl IntoIterator<Item = Slice>, last: bool) {
+        for part in parts {
+            if !part.is_empty() && !self.closed {
+                self.queued += part.len();
+                self.source.push_back(part);
+            }
+        }
+        self.closed |= last;
+    }
+
+    /// Bytes that wait for room in the window.
+    pub(super) fn queued(&self) -> usize {
+        self.queued
+    }
+
+    /// Whether the program has no more bytes.
+    pub(super) fn closed(&self) -> bool {
+        self.closed
+    }
+
+    /// Whether the receiver has taken everything.
+    pub(super) fn done(&self) -> bool {
+        self.sealed_last && self.packets.is_empty()
+    }
+
+    /// Whether packets were sent and not acknowledged.
+    pub(super) fn waits(&self) -> bool {
+        !self.packets.is_empty()
+    }
+
+    /// Whether anything was sent.
+    pub(super) fn started(&self) -> bool {
+        self.order > 0
+    }
+
+    /// When the time-out of the oldest packet passes.
+    pub(super) fn timer(&self) -> Option<Time> {
+        self.timer
+    }
+
+    /// The congestion window.
+    pub(super) fn window(&self) -> u32 {
+        self.window
+    }
+
+    /// How often the time-out passed in a row.
+    pub(super) fn tries(&self) -> u32 {
+        self.tries
+    }
+
+    fn next(&self) -> u32 {
+        self.first.wrapping_add(self.packets.len() as u32)
+    }
+
+    /// The peer answered: all packets arrived, which a reply says of its request.
+    pub(super) fn answered(&mut self) {
+        self.first = self.next();
+        self.packets.clear();
+        self.timer = None;
+        self.tries = 0;
+    }
+
+    /// Takes an acknowledgement into account. Returns `None` if it is old or impossible.
+    pub(super) fn acked(&mut self, now: Time, ack: &Ack<'_>, rtt: &Rtt) -> Option<Acked> {
+        let gone = ack.first.wrapping_sub(self.first);
+        if gone as usize > self.packets.len() {
+            return None;
+        }
+        let mut result = Acked::default();
+        for _ in 0..gone {
+            let packet = self.packets.pop_front().expect("gone is at most their number");
+            self.count(&packet, ack, now, &mut result);
+        }
+        self.first = ack.first;
+        for at in 0..ack.states.len().min(self.packets.len()) {
+            let acked = ack.states[at] & 1 == 1 && self.packets[at].tries > 0;
+            if acked && !self.packets[at].acked {
+                let packet = &self.packets[at];
+                let (order, serial, sent, tries) = (packet.order, packet.serial, packet.at, packet.tries);
+                self.highest = self.highest.max(order);
+                result.packets += 1;
+                measure(&mut result, ack, serial, tries, now.since(sent));
+            }
+            // The receiver may discard what it did not take for good.
+            self.packets[at].acked = acked;
+            self.packets[at].lost &= !acked;
+        }
+        if let Some(window) = ack.window {
+            self.peer_window = window.clamp(1, 255);
+        }
+        self.find_lost();
+        self.grow(result.packets);
+        if result.packets > 0 {
+            self.tries = 0;
+            self.timer = self.waits().then(|| now.after(rtt.timeout(0)));
+        }
+        Some(result)
+    }
+
+    fn count(&mut self, packet: &Sent, ack: &Ack<'_>, now: Time, result: &mut Acked) {
+        self.highest = self.highest.max(packet.order);
+        if !packet.acked {
+            result.packets += 1;
+            measure(result, ack, packet.serial, packet.tries, now.since(packet.at));
+        }
+    }
+
+    fn find_lost(&mut self) {
+        let highest = self.highest;
+        let mut newest = None;
+        for (at, packet) in self.packets.iter_mut().enumerate() {
+            if !packet.acked && !packet.lost && packet.tries > 0 && packet.order + REORDERED <= highest {
+                packet.lost = true;
+                newest = Some(at as u32);
+            }
+        }
+        // One loss in a window halves it once.
+        if let Some(at) = newest
+            && self.first.wrapping_add(at).wrapping_sub(self.recover) < 1 << 31
+        {
+            self.threshold = (self.flying() / 2).max(AFTER_TIMEOUT);
+            self.window = self.threshold;
+            self.recover = self.next();
+        }
+    }
+
+    fn grow(&mut self, packets: u32) {
+        let recovered = self.first.wrapping_sub(self.recover) < 1 << 31;
+        if packets == 0 || !recovered {
+            return;
+        }
+        if self.window < self.threshold {
+            self.window += packets;
+        } else {
+            self.grown += packets;
+            if self.grown >= self.window {
+                self.grown = 0;
+                self.window += 1;
+            }
+        }
+        self.window = self.window.min(self.own_window);
+    }
+
+    /// Packets that are on their way, as far as is known.
+    fn flying(&self) -> u32 {
+        self.packets.iter().filter(|packet| packet.tries > 0 && !packet.acked && !packet.lost).count() as u32
+    }
+
+    /// The time-out passed: everything that is not acknowledged counts as lost.
+    pub(super) fn timed_out(&mut self, now: Time, rtt: &Rtt) {
+        self.threshold = (self.flying() / 2).max(AFTER_TIMEOUT);
+        self.window = AFTER_TIMEOUT;
+        // The window may grow at once, by slow start.
+        self.recover = self.first;
+        for packet in &mut self.packets {
+            packet.lost |= packet.tries > 0 && !packet.acked;
+        }
+        self.tries += 1;
+        self.timer = Some(now.after(rtt.timeout(self.tries)));
+    }
+
+    /// The peer has no room for the call now: it is repeated soon.
+    pub(super) fn postponed(&mut self, at: Time) {
+        if self.waits() {
+            self.timer = Some(at);
+        }
+    }
+
+    /// Makes packets of the waiting bytes, as far as the window has room.
+    ///
+    /// `data` is the most bytes of a packet, `cid` and `call` its place.
+    pub(super) fn pack(&mut self, session: &mut dyn Session, data: usize, cid: u32, call: u32) {
+        let room = self.window.min(self.peer_window).min(self.own_window);
+        let mut free = (room.saturating_sub(self.flying_or_lost()))
+            .min(self.peer_window.saturating_sub(self.packets.len() as u32));
+        let mut packets = Vec::new();
+        let mut seq = self.next();
+        while free > 0 && !self.sealed_last {
+            let whole = self.queued >= data;
+            if !whole && !self.closed {
+                break;
+            }
+            let payload = self.fill(data);
+            self.sealed_last = self.closed && self.queued == 0;
+            packets.push(Outgoing { cid, call, seq, checksum: 0, payload });
+            (seq, free) = (seq.wrapping_add(1), free - 1);
+        }
+        if packets.is_empty() {
+            return;
+        }
+        session.seal(&mut packets);
+        let count = packets.len();
+        for (at, packet) in packets.into_iter().enumerate() {
+            self.packets.push_back(Sent {
+                payload: packet.payload,
+                checksum: packet.checksum,
+                last: self.sealed_last && at + 1 == count,
+                serial: 0,
+                order: 0,
+                at: Time::default(),
+                tries: 0,
+                acked: false,
+                lost: false,
+            });
+        }
+    }
+
+    fn flying_or_lost(&self) -> u32 {
+        self.packets.iter().filter(|packet| !packet.acked).count() as u32
+    }
+
+    /// The next bytes, `data` at most. They are copied only where a packet spans two blocks.
+    fn fill(&mut self, data: usize) -> Slice {
+        let Some(front) = self.source.front_mut() else { return Slice::from(Vec::new()) };
+        let head = front.take(data);
+        if front.is_empty() {
+            self.source.pop_front();
+        }
+        self.queued -= head.len();
+        if head.len() == data || self.source.is_empty() {
+            return head;
+        }
+        let mut bytes = Vec::with_capacity(data.min(head.len() + self.queued));
+        bytes.extend_from_slice(head.bytes());
+        while bytes.len() < data
+            && let Some(front) = self.source.front_mut()
+        {
+            let part = front.take(data - bytes.len());
+            bytes.extend_from_slice(part.bytes());
+            self.queued -= part.len();
+            if front.is_empty() {
+                self.source.pop_front();
+            }
+        }
+        Slice::from(bytes)
+    }
+
+    /// Passes the packets that leave now to `send`. `serial` is the last one of the connection.
+    pub(super) fn leave(
+        &mut self,
+        now: Time,
+        rtt: &Rtt,
+        serial: &mut u32,
+        mut send: impl FnMut(Leaving),
+    ) -> u32 {
+        let mut room = self.window.max(1).saturating_sub(self.flying());
+        let (first, count) = (self.first, self.packets.len());
+        let mut sent = 0;
+        for at in 0..count {
+            let packet = &mut self.packets[at];
+            let due = packet.tries == 0 || packet.lost;
+            if !due {
+                continue;
+            }
+            if room == 0 {
+                break;
+            }
+            room -= 1;
+            sent += 1;
+            *serial = serial.wrapping_add(1);
+            self.order += 1;
+            let again = packet.tries > 0;
+            (packet.serial, packet.order, packet.at) = (*serial, self.order, now);
+            packet.tries += 1;
+            packet.lost = false;
+            send(Leaving {
+                seq: first.wrapping_add(at as u32),
+                serial: *serial,
+                checksum: packet.checksum,
+                last: packet.last,
+                // The window's last packet: without it the sender may wait for a delayed one.
+                request_ack: again || (!packet.last && (room == 0 || at + 1 == count)),
+                payload: packet.payload.clone(),
+                again,
+            });
+        }
+        if sent > 0 && (self.timer.is_none() || self.tries > 0) {
+            self.timer = Some(now.after(rtt.timeout(self.tries)));
+        }
+        sent
+    }
+}
+
+/// A round trip counts if the packet was sent once, and its receiver did not wait.
+fn measure(result: &mut Acked, ack: &Ack<'_>, serial: u32, tries: u32, time: Duration) {
+    if ack.serial == serial && tries == 1 && ack.reason != Reason::DELAY {
+        result.rtt = Some(time);
+    }
+}
