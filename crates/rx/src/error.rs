@@ -54,4 +54,14 @@ pub enum Error {
     /// The connection has no call of this number any more.
     #[error("the call has ended already")]
     Gone,
+    /// The system refused a socket.
+    #[error("the socket can't be used")]
+    Socket {
+        /// What the system says.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The system has no random numbers.
+    #[error("the system has no random numbers")]
+    Random,
 }

@@ -13,15 +13,22 @@
 //! OpenAFS: `src/rx`, `src/rxkad`. Linux: `net/rxrpc`.
 
 pub mod block;
+pub mod call;
 pub mod code;
+pub mod endpoint;
 pub mod engine;
 pub mod error;
+pub mod net;
 pub mod packet;
 pub mod security;
+pub mod shard;
 pub mod xdr;
 
 pub use block::{Block, Slice};
+pub use call::Call;
+pub use endpoint::{Connection, Endpoint, Options, Service, call_all};
 pub use error::Error;
+pub use shard::{Reply, Request};
 
 /// The result of what decodes bytes or makes a call.
 pub type Result<T> = std::result::Result<T, Error>;

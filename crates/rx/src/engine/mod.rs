@@ -163,6 +163,37 @@ pub struct Counts {
     pub evicted: u64,
 }
 
+impl Counts {
+    /// The sums of two counts.
+    #[must_use]
+    pub fn plus(mut self, other: &Counts) -> Counts {
+        let add = |sum: &mut u32, n: u32| *sum = sum.wrapping_add(n);
+        let (debug, more) = (&mut self.debug, &other.debug);
+        for (sum, n) in debug.read.iter_mut().zip(more.read).chain(debug.sent.iter_mut().zip(more.sent)) {
+            add(sum, n);
+        }
+        for (sum, n) in debug.connections.iter_mut().zip(more.connections) {
+            add(sum, n);
+        }
+        add(&mut debug.bogus, more.bogus);
+        add(&mut debug.duplicates, more.duplicates);
+        add(&mut debug.spurious, more.spurious);
+        add(&mut debug.resent, more.resent);
+        add(&mut debug.pings, more.pings);
+        add(&mut debug.peers, more.peers);
+        add(&mut debug.calls, more.calls);
+        add(&mut debug.send_failures, more.send_failures);
+        self.calls += other.calls;
+        self.bytes = [self.bytes[0] + other.bytes[0], self.bytes[1] + other.bytes[1]];
+        self.refused_security += other.refused_security;
+        self.refused_response += other.refused_response;
+        self.refused_service += other.refused_service;
+        self.refused_limit += other.refused_limit;
+        self.evicted += other.evicted;
+        self
+    }
+}
+
 /// What is known of one address and port.
 #[derive(Debug, Default)]
 struct Peer {
@@ -218,6 +249,7 @@ pub struct Engine {
     counts: Counts,
     random: u64,
     opened: u32,
+    streaming: bool,
 }
 
 impl Engine {
@@ -244,12 +276,22 @@ impl Engine {
             counts: Counts::default(),
             random,
             opened: 0,
+            streaming: false,
         }
     }
 
     /// The next event.
     pub fn event(&mut self) -> Option<Event> {
         self.events.pop_front()
+    }
+
+    /// Whether large calls are under way, as far as the last [`Engine::transmit`] saw.
+    ///
+    /// Their packets and acknowledgements come in numbers. A caller that waits for a moment takes
+    /// many in at once.
+    #[must_use]
+    pub fn streaming(&self) -> bool {
+        self.streaming
     }
 
     /// What happened so far.
@@ -263,6 +305,11 @@ impl Engine {
         }
         counts.debug.peers = self.peers.len() as u32;
         counts
+    }
+
+    /// Counts a datagram that is no packet.
+    pub fn count_bogus(&mut self) {
+        self.counts.debug.bogus = self.counts.debug.bogus.wrapping_add(1);
     }
 
     /// How many connections there are.

@@ -67,7 +67,9 @@ impl Engine {
         let call = call.ok_or(Error::Gone)?;
         let bytes = call.receiver.take();
         call.noticed = false;
-        let read = Read { bytes, done: call.receiver.done() };
+        // Taking bytes can make room for others that waited.
+        let done = call.receiver.done() && call.receiver.ready().is_empty();
+        let read = Read { bytes, done };
         self.hold(id.connection.slot);
         self.touch(id.connection.slot);
         Ok(read)

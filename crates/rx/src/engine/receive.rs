@@ -20,6 +20,8 @@ const FULL: usize = 256 << 10;
 const DELAY: Duration = Duration::from_millis(100);
 /// How long that of a request's last packet may wait: the reply makes it needless.
 const DELAY_LAST: Duration = Duration::from_millis(400);
+/// After how many packets a call counts as a stream.
+const STREAM: u32 = 8;
 /// After how many packets an acknowledgement is sent.
 const RATE: u32 = 2;
 
@@ -78,6 +80,11 @@ impl Receiver {
     /// Bytes that the program can take.
     pub(super) fn ready(&self) -> &[u8] {
         &self.ready
+    }
+
+    /// Whether many packets have arrived, and more will.
+    pub(super) fn streams(&self) -> bool {
+        !self.done && self.next > STREAM
     }
 
     /// Whether everything has arrived in order.

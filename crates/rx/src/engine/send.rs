@@ -6,7 +6,10 @@
 //!
 //! Each transmission of a packet has a place in the order of transmissions. A packet counts as lost
 //! when three transmissions after its own were acknowledged. So a packet that was sent twice is
-//! judged by its second transmission. A packet also counts as lost when its time-out passes.
+//! judged by its second transmission.
+//!
+//! When nothing is heard, the last packet is sent once more as a probe: its acknowledgement shows
+//! which others are lost. If nothing is heard of that either, all packets count as lost.
 //!
 //! The congestion window follows RFC 5681: slow start, then one packet for each window, half of it
 //! after a loss, two packets after a time-out.
@@ -23,6 +26,8 @@ use crate::security::{Outgoing, Session};
 const REORDERED: u64 = 3;
 /// The congestion window after a time-out.
 const AFTER_TIMEOUT: u32 = 2;
+/// The packets of a reply whose end the receiver should acknowledge at once.
+const LARGE: u64 = 4;
 
 /// A packet that was sent or is about to be.
 #[derive(Debug)]
@@ -36,6 +41,8 @@ struct Sent {
     tries: u32,
     acked: bool,
     lost: bool,
+    /// Its acknowledgement was requested.
+    prompt: bool,
 }
 
 /// A packet that leaves now.
@@ -77,6 +84,8 @@ pub(super) struct Sender {
     order: u64,
     highest: u64,
     tries: u32,
+    /// The place of the last probe, until something later is sent.
+    probe: u64,
     timer: Option<Time>,
 }
 
@@ -99,6 +108,7 @@ impl Sender {
             order: 0,
             highest: 0,
             tries: 0,
+            probe: u64::MAX,
             timer: None,
         }
     }
@@ -158,8 +168,11 @@ impl Sender {
         self.first.wrapping_add(self.packets.len() as u32)
     }
 
-    /// The peer answered: all packets arrived, which a reply says of its request.
+    /// The peer answered: it needs no more of the request than it has.
     pub(super) fn answered(&mut self) {
+        self.source.clear();
+        self.queued = 0;
+        self.sealed_last = true;
         self.first = self.next();
         self.packets.clear();
         self.timer = None;
@@ -198,7 +211,7 @@ impl Sender {
         self.grow(result.packets);
         if result.packets > 0 {
             self.tries = 0;
-            self.timer = self.waits().then(|| now.after(rtt.timeout(0)));
+            self.timer = self.waits().then(|| now.after(self.patience(rtt)));
         }
         Some(result)
     }
@@ -213,9 +226,11 @@ impl Sender {
 
     fn find_lost(&mut self) {
         let highest = self.highest;
+        // Nothing was sent for long before a probe: what arrives, arrived.
+        let later = if highest >= self.probe { 1 } else { REORDERED };
         let mut newest = None;
         for (at, packet) in self.packets.iter_mut().enumerate() {
-            if !packet.acked && !packet.lost && packet.tries > 0 && packet.order + REORDERED <= highest {
+            if !packet.acked && !packet.lost && packet.tries > 0 && packet.order + later <= highest {
                 packet.lost = true;
                 newest = Some(at as u32);
             }
@@ -252,8 +267,23 @@ impl Sender {
         self.packets.iter().filter(|packet| packet.tries > 0 && !packet.acked && !packet.lost).count() as u32
     }
 
-    /// The time-out passed: everything that is not acknowledged counts as lost.
+    /// How long to wait for an acknowledgement. The receiver sends that of the last packet late.
+    fn patience(&self, rtt: &Rtt) -> Duration {
+        let prompt = self.packets.back().is_some_and(|packet| packet.prompt);
+        if self.tries == 0 && prompt { rtt.probe() } else { rtt.timeout(self.tries) }
+    }
+
+    /// The time-out passed: a probe is sent, or everything without acknowledgement counts as lost.
     pub(super) fn timed_out(&mut self, now: Time, rtt: &Rtt) {
+        self.tries += 1;
+        self.timer = Some(now.after(rtt.timeout(self.tries - 1)));
+        let mut unheard = self.packets.iter_mut().filter(|packet| packet.tries > 0 && !packet.acked);
+        if self.tries == 1
+            && let Some(last) = unheard.next_back()
+        {
+            last.lost = true;
+            return;
+        }
         self.threshold = (self.flying() / 2).max(AFTER_TIMEOUT);
         self.window = AFTER_TIMEOUT;
         // The window may grow at once, by slow start.
@@ -261,8 +291,6 @@ impl Sender {
         for packet in &mut self.packets {
             packet.lost |= packet.tries > 0 && !packet.acked;
         }
-        self.tries += 1;
-        self.timer = Some(now.after(rtt.timeout(self.tries)));
     }
 
     /// The peer has no room for the call now: it is repeated soon.
@@ -307,6 +335,7 @@ impl Sender {
                 tries: 0,
                 acked: false,
                 lost: false,
+                prompt: false,
             });
         }
     }
@@ -366,22 +395,25 @@ impl Sender {
             *serial = serial.wrapping_add(1);
             self.order += 1;
             let again = packet.tries > 0;
+            self.probe = if again && self.tries == 1 { self.order } else { u64::MAX };
             (packet.serial, packet.order, packet.at) = (*serial, self.order, now);
             packet.tries += 1;
             packet.lost = false;
+            // The window's last packet: without a request the sender may wait for a delayed answer.
+            let end = room == 0 || at + 1 == count;
+            packet.prompt = again || (end && (!packet.last || self.order > LARGE));
             send(Leaving {
                 seq: first.wrapping_add(at as u32),
                 serial: *serial,
                 checksum: packet.checksum,
                 last: packet.last,
-                // The window's last packet: without it the sender may wait for a delayed one.
-                request_ack: again || (!packet.last && (room == 0 || at + 1 == count)),
+                request_ack: packet.prompt,
                 payload: packet.payload.clone(),
                 again,
             });
         }
-        if sent > 0 && (self.timer.is_none() || self.tries > 0) {
-            self.timer = Some(now.after(rtt.timeout(self.tries)));
+        if sent > 0 && self.timer.is_none() {
+            self.timer = Some(now.after(self.patience(rtt)));
         }
         sent
     }

@@ -454,10 +454,15 @@ fn impossible_acks_are_ignored() {
         let mut body = ack.encode(&trailer);
         server.receive(Time(2), CLIENT, &packet(call, 0, Flags::default(), Kind::Ack), &mut body);
     }
-    // All four are repeated when the time-out passes.
-    server.tick(Time(2_000_000));
-    let again = sent(&mut server, Time(2_000_000));
-    assert!(again.iter().any(|(header, _)| header.seq == 1), "{again:?}");
+    // When time passes, the last packet is a probe. Then all four are repeated, two at a time.
+    let again = |server: &mut Engine, time| {
+        server.tick(time);
+        let out = sent(server, time);
+        let data = out.iter().filter(|(header, _)| header.kind == Kind::Data);
+        data.map(|(header, _)| header.seq).collect::<Vec<_>>()
+    };
+    assert_eq!(again(&mut server, Time(2_000_000)), [4]);
+    assert_eq!(again(&mut server, Time(4_000_000)), [1, 2]);
 }
 
 /// Goal: an abort of the client reaches the program, and one of the program reaches the client,
@@ -481,6 +486,22 @@ fn aborts_pass_both_ways() {
     }
 }
 
+/// Goal: the last bytes are not lost when they waited for the program to read.
+#[test]
+fn what_waited_for_room_is_read() {
+    let mut server = engine(Config::default());
+    let whole = (256 << 10) / 1_412 + 10;
+    for seq in 1..=whole {
+        let flags = if seq == whole { Flags::LAST } else { Flags::default() };
+        server.receive(Time(1), CLIENT, &packet(1, seq, flags, Kind::Data), &mut [0; 1_412]);
+        sent(&mut server, Time(1));
+    }
+    let [Event::Start(id)] = events(&mut server)[..] else { panic!("no call") };
+    let (first, second) = (server.take(id).unwrap(), server.take(id).unwrap());
+    assert_eq!((first.done, second.done), (false, true));
+    assert_eq!(first.bytes.len() + second.bytes.len(), whole as usize * 1_412);
+}
+
 /// Goal: the sender stops while the program reads nothing, and goes on when it reads.
 #[test]
 fn a_program_that_does_not_read_stops_the_sender() {
@@ -493,6 +514,7 @@ fn a_program_that_does_not_read_stops_the_sender() {
         net.step(&mut client, &mut server);
     }
     let held = server.bytes();
+    assert_eq!(client.counts().debug.resent, 0);
     assert!((256 << 10..512 << 10).contains(&held), "{held}");
     let Some(Event::Start(call)) = events(&mut server).first().copied() else { panic!("no call") };
     let mut got = Vec::new();

@@ -24,6 +24,8 @@ impl Time {
 const FIRST: Duration = Duration::from_millis(400);
 /// The shortest time-out. Receivers may delay acknowledgements by half of it.
 const LEAST: Duration = Duration::from_millis(200);
+/// The shortest time before a probe, where the acknowledgement was requested.
+const PROBE: Duration = Duration::from_millis(30);
 /// The longest time-out.
 const MOST: Duration = Duration::from_secs(4);
 
@@ -50,6 +52,11 @@ impl Rtt {
     pub(super) fn timeout(&self, tries: u32) -> Duration {
         let base = self.smooth.map_or(FIRST, |smooth| (smooth + self.deviation * 4).max(LEAST));
         (base * (1 << tries.min(6))).min(MOST)
+    }
+
+    /// How long to wait for an acknowledgement that was requested, before a probe.
+    pub(super) fn probe(&self) -> Duration {
+        self.smooth.map_or(FIRST, |smooth| (smooth * 2 + self.deviation * 4).max(PROBE))
     }
 
     /// The smoothed round trip and its deviation.

@@ -1,0 +1,209 @@
+//! A call that a thread reads and writes, waiting where it must.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::block::Slice;
+use crate::engine::{CallId, Info};
+use crate::net::Outbox;
+use crate::shard::{Shard, State, Waiter};
+use crate::{Error, Result, code};
+
+/// How long a server's thread waits for its client before it gives the call up.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A call, at the server or at the client.
+///
+/// A call that is dropped before it ended is aborted.
+pub struct Call {
+    shard: Arc<Shard>,
+    id: CallId,
+    info: Info,
+    waiter: Arc<Waiter>,
+    outbox: Outbox,
+    /// Bytes that arrived and were not read.
+    buffer: Vec<u8>,
+    at: usize,
+    done: bool,
+    ended: bool,
+    deadline: Option<Instant>,
+}
+
+impl Call {
+    /// The call of a thread. `buffer` is what arrived already.
+    pub(crate) fn new(
+        shard: &Arc<Shard>,
+        state: &mut State,
+        id: CallId,
+        info: Info,
+        buffer: Vec<u8>,
+        done: bool,
+    ) -> Call {
+        let waiter = Shard::wait_for(state, id);
+        Call {
+            shard: Arc::clone(shard),
+            id,
+            info,
+            waiter,
+            outbox: Outbox::new(),
+            buffer,
+            at: 0,
+            done,
+            ended: false,
+            deadline: None,
+        }
+    }
+
+    /// Who is at the other end.
+    #[must_use]
+    pub fn info(&self) -> &Info {
+        &self.info
+    }
+
+    /// Sets the moment after which waiting fails.
+    pub fn set_deadline(&mut self, deadline: Option<Instant>) {
+        self.deadline = deadline;
+    }
+
+    fn error(&self) -> Error {
+        match self.waiter.failed() {
+            Some(code::CALL_DEAD) => Error::Dead,
+            Some(code) => Error::Aborted { code },
+            None => Error::Gone,
+        }
+    }
+
+    /// Waits until more bytes are there. Returns `false` if none follow.
+    fn fill(&mut self) -> Result<bool> {
+        let deadline = self.deadline.unwrap_or_else(|| Instant::now() + PATIENCE);
+        let shard = Arc::clone(&self.shard);
+        while self.at == self.buffer.len() && !self.done {
+            let mut state = shard.lock();
+            let read = state.engine.take(self.id).map_err(|_| self.error())?;
+            (self.buffer, self.at, self.done) = (read.bytes, 0, read.done);
+            if self.buffer.is_empty() && !self.done {
+                if self.waiter.failed().is_some() {
+                    return Err(self.error());
+                }
+                if !Shard::wait(&mut state, &self.waiter, Some(deadline)) {
+                    return Err(Error::Deadline);
+                }
+            } else {
+                // The sender may wait for the room.
+                shard.settle(state, &mut self.outbox);
+            }
+        }
+        Ok(self.at < self.buffer.len())
+    }
+
+    /// The next bytes, as many as have arrived. Empty at the end.
+    ///
+    /// # Errors
+    /// [`Error::Aborted`], [`Error::Dead`], [`Error::Deadline`], [`Error::Gone`].
+    pub fn read(&mut self) -> Result<Vec<u8>> {
+        self.fill()?;
+        let bytes =
+            if self.at == 0 { std::mem::take(&mut self.buffer) } else { self.buffer.split_off(self.at) };
+        (self.buffer, self.at) = (Vec::new(), 0);
+        Ok(bytes)
+    }
+
+    /// Fills a buffer with the next bytes.
+    ///
+    /// # Errors
+    /// Those of [`Call::read`], and [`Error::Short`] if the bytes end before.
+    pub fn read_exact(&mut self, bytes: &mut [u8]) -> Result<()> {
+        let mut filled = 0;
+        while filled < bytes.len() {
+            if !self.fill()? {
+                return Err(Error::Short { missing: bytes.len() - filled });
+            }
+            let n = (self.buffer.len() - self.at).min(bytes.len() - filled);
+            bytes[filled..filled + n].copy_from_slice(&self.buffer[self.at..self.at + n]);
+            (self.at, filled) = (self.at + n, filled + n);
+        }
+        Ok(())
+    }
+
+    /// All bytes up to the end, `limit` at most.
+    ///
+    /// # Errors
+    /// Those of [`Call::read`], and [`Error::TooLong`].
+    pub fn read_all(&mut self, limit: usize) -> Result<Vec<u8>> {
+        let mut all = self.read()?;
+        loop {
+            if all.len() > limit {
+                return Err(Error::TooLong { length: all.len(), limit });
+            }
+            let more = self.read()?;
+            if more.is_empty() {
+                return Ok(all);
+            }
+            all.extend(more);
+        }
+    }
+
+    /// Sends bytes. Waits while too many bytes are under way.
+    ///
+    /// # Errors
+    /// Those of [`Call::read`].
+    pub fn write(&mut self, part: impl Into<Slice>) -> Result<()> {
+        self.push(part.into(), false)
+    }
+
+    /// Says that no more bytes follow: the request or the reply is complete.
+    ///
+    /// # Errors
+    /// [`Error::Gone`] and what [`Call::read`] has.
+    pub fn write_last(&mut self, part: impl Into<Slice>) -> Result<()> {
+        self.push(part.into(), true)
+    }
+
+    fn push(&mut self, part: Slice, last: bool) -> Result<()> {
+        let deadline = self.deadline.unwrap_or_else(|| Instant::now() + PATIENCE);
+        let shard = Arc::clone(&self.shard);
+        let mut state = shard.lock();
+        let mut room = state.engine.send(self.id, [part], last).map_err(|_| self.error())?;
+        shard.settle(state, &mut self.outbox);
+        while !room && !last {
+            let mut state = shard.lock();
+            room = state.engine.send(self.id, [], false).map_err(|_| self.error())?;
+            if !room && !Shard::wait(&mut state, &self.waiter, Some(deadline)) {
+                return Err(Error::Deadline);
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the call. A server's reply still leaves.
+    pub(crate) fn finish(mut self) {
+        self.ended = true;
+        let shard = Arc::clone(&self.shard);
+        let mut state = shard.lock();
+        Shard::forget(&mut state, self.id);
+        state.engine.finish(self.id);
+        shard.settle(state, &mut self.outbox);
+    }
+
+    /// Ends the call with a code for the peer.
+    pub fn abort(mut self, code: i32) {
+        self.end(code);
+    }
+
+    fn end(&mut self, code: i32) {
+        self.ended = true;
+        let shard = Arc::clone(&self.shard);
+        let mut state = shard.lock();
+        Shard::forget(&mut state, self.id);
+        state.engine.abort(self.id, code);
+        shard.settle(state, &mut self.outbox);
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.end(code::USER_ABORT);
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! An address at which services are served, and from which calls are made.
+//!
+//! # Theory
+//! An endpoint has a few sockets at one address, each with a thread ([`shard`](crate::shard)), and
+//! a pool of workers for calls that may block. Calls of our own leave from the same sockets: the
+//! clients of a file server expect its callbacks from its own port.
+//!
+//! # Life
+//! [`Endpoint::bind`] starts the threads. The endpoint ends them when it is dropped.
+
+mod client;
+mod pool;
+#[cfg(test)]
+mod tests;
+
+pub use client::{Connection, call_all};
+
+use std::net::SocketAddrV4;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use crate::call::Call;
+use crate::engine::{CallId, Config, Counts, Engine};
+use crate::net;
+use crate::packet::debug::{self, Question};
+use crate::packet::{Header, Kind};
+use crate::security::Class;
+use crate::shard::{Handler, Reply, Request, Shard};
+use crate::{Error, Result, code};
+use pool::{Job, Pool};
+
+/// Bytes of the answer to the question which program this is.
+const VERSION: usize = 65;
+
+/// A service: what calls to one service number do.
+pub trait Service: Send + Sync {
+    /// Answers a complete request from memory. It never waits: not for a disk, not for a lock that
+    /// is held during I/O, not for another call.
+    ///
+    /// `None` sends the request to [`Service::run`].
+    fn quick(&self, request: &Request) -> Option<Reply>;
+
+    /// Serves a call in a thread of its own. The request's bytes are read from the call, and the
+    /// reply is written to it. The end of the reply follows by itself.
+    ///
+    /// # Errors
+    /// The code that the call is aborted with.
+    fn run(&self, call: &mut Call) -> std::result::Result<(), i32>;
+}
+
+/// How an endpoint is made.
+pub struct Options {
+    /// Sockets, each with a thread.
+    pub shards: usize,
+    /// Threads for calls that may block.
+    pub workers: usize,
+    /// Calls that may wait for such a thread.
+    pub waiting: usize,
+    /// Limits and times.
+    pub config: Config,
+    /// The security classes for clients of our services.
+    pub classes: Vec<Arc<dyn Class>>,
+    /// The services and their numbers.
+    pub services: Vec<(u16, Arc<dyn Service>)>,
+    /// What `rxdebug -version` shows.
+    pub version: String,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            shards: 1,
+            workers: 16,
+            waiting: 10_000,
+            config: Config::default(),
+            classes: Vec::new(),
+            services: Vec::new(),
+            version: format!("Poolhouse {}", env!("CARGO_PKG_VERSION")),
+        }
+    }
+}
+
+/// Services, and what `rxdebug` asks about.
+struct Services {
+    services: Vec<(u16, Arc<dyn Service>)>,
+    pool: Arc<Pool>,
+    version: String,
+    shards: Vec<Weak<Shard>>,
+}
+
+impl Services {
+    fn find(&self, number: u16) -> Option<&Arc<dyn Service>> {
+        self.services.iter().find(|(known, _)| *known == number).map(|(_, service)| service)
+    }
+
+    fn shards(&self) -> impl Iterator<Item = Arc<Shard>> {
+        self.shards.iter().filter_map(Weak::upgrade)
+    }
+
+    /// The answer about the connection of this index, over all shards.
+    fn connection(&self, index: u32, all: bool) -> Vec<u8> {
+        let mut left = index as usize;
+        for shard in self.shards() {
+            let state = shard.lock();
+            for connection in state.engine.debug_connections(all) {
+                if left == 0 {
+                    return connection.encode();
+                }
+                left -= 1;
+            }
+        }
+        debug::Connection::end()
+    }
+
+    fn peer(&self, index: u32) -> Vec<u8> {
+        let mut left = index as usize;
+        for shard in self.shards() {
+            let state = shard.lock();
+            for peer in state.engine.debug_peers() {
+                if left == 0 {
+                    return peer.encode();
+                }
+                left -= 1;
+            }
+        }
+        debug::Peer::end()
+    }
+
+    fn stats(&self) -> Vec<u8> {
+        let counts = counts(self.shards());
+        let (waiting, idle, waited) = self.pool.numbers();
+        let stats = debug::Stats {
+            free_packets: u32::MAX >> 8,
+            calls: counts.calls as u32,
+            waiting,
+            idle_threads: idle,
+            waited,
+            packets: u32::MAX >> 8,
+        };
+        stats.encode()
+    }
+}
+
+impl Handler for Services {
+    fn quick(&self, request: &Request) -> Option<Reply> {
+        match self.find(request.info.service) {
+            Some(service) => service.quick(request),
+            None => Some(Reply::Abort(code::INVALID_OPERATION)),
+        }
+    }
+
+    fn queue(&self, shard: &Arc<Shard>, id: CallId, request: Request) -> bool {
+        let Some(service) = self.find(request.info.service) else { return false };
+        self.pool.submit(Job { shard: Arc::clone(shard), id, request, service: Arc::clone(service) })
+    }
+
+    fn question(&self, header: &Header, body: &[u8]) -> Option<Vec<u8>> {
+        if header.kind == Kind::Version {
+            let mut text = self.version.as_bytes().to_vec();
+            text.truncate(VERSION - 1);
+            text.resize(VERSION, 0);
+            return Some(text);
+        }
+        Some(match Question::parse(body).ok()? {
+            Question::Stats => self.stats(),
+            Question::Connection(index) => self.connection(index, false),
+            Question::AnyConnection(index) => self.connection(index, true),
+            Question::Counters => counts(self.shards()).debug.encode(),
+            Question::Peer(index) => self.peer(index),
+            Question::Unknown => debug::unknown(),
+        })
+    }
+}
+
+/// The sum of what the engines count.
+fn counts(shards: impl Iterator<Item = Arc<Shard>>) -> Counts {
+    shards.map(|shard| shard.lock().engine.counts()).fold(Counts::default(), |sum, counts| sum.plus(&counts))
+}
+
+/// An address with services and connections.
+pub struct Endpoint {
+    shards: Vec<Arc<Shard>>,
+    threads: Vec<JoinHandle<()>>,
+    pool: Arc<Pool>,
+    address: SocketAddrV4,
+    next: AtomicUsize,
+}
+
+impl Endpoint {
+    /// Binds an address and starts the threads. Port 0 has the system choose one.
+    ///
+    /// # Errors
+    /// [`Error::Socket`].
+    pub fn bind(address: SocketAddrV4, options: Options) -> Result<Endpoint> {
+        let socket_error = |source| Error::Socket { source };
+        let begun = Instant::now();
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs() as u32);
+        let numbers: Vec<u16> = options.services.iter().map(|(number, _)| *number).collect();
+        let (mut shards, mut bound) = (Vec::new(), address);
+        for index in 0..options.shards.clamp(1, 64) {
+            let socket = net::bind(bound, options.shards > 1).map_err(socket_error)?;
+            if let std::net::SocketAddr::V4(own) = socket.local_addr().map_err(socket_error)? {
+                bound = own;
+            }
+            let config = Config {
+                started: unix,
+                seed: getrandom::u64().map_err(|_| Error::Random)?,
+                // The top bit says that this program may change its address.
+                epoch: unix | 1 << 31,
+                shard: index as u8,
+                ..options.config.clone()
+            };
+            let engine = Engine::new(config, options.classes.clone(), numbers.clone());
+            shards.push(Shard::new(socket, engine, index, begun)?);
+        }
+        let weak: Vec<_> = shards.iter().map(Arc::downgrade).collect();
+        let pool = Pool::new(options.workers, options.waiting);
+        let services = Arc::new(Services {
+            services: options.services,
+            pool: Arc::clone(&pool),
+            version: options.version,
+            shards: weak.clone(),
+        });
+        let mut threads = Vec::new();
+        for shard in &shards {
+            shard.join(Arc::clone(&services) as Arc<dyn Handler>, weak.clone());
+            let shard = Arc::clone(shard);
+            let thread = std::thread::Builder::new().name("rx".into()).spawn(move || shard.run());
+            threads.push(thread.map_err(socket_error)?);
+        }
+        Ok(Endpoint { shards, threads, pool, address: bound, next: AtomicUsize::new(0) })
+    }
+
+    /// The address that it has.
+    #[must_use]
+    pub fn address(&self) -> SocketAddrV4 {
+        self.address
+    }
+
+    /// What happened so far.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        counts(self.shards.iter().cloned())
+    }
+
+    /// Opens a connection to a service of a server.
+    ///
+    /// # Errors
+    /// [`Error::Security`] if the class is for servers alone.
+    pub fn connect(&self, to: SocketAddrV4, service: u16, class: &dyn Class) -> Result<Connection> {
+        let shard = &self.shards[self.next.fetch_add(1, Ordering::Relaxed) % self.shards.len()];
+        let id = shard.lock().engine.connect(shard.now(), to, service, class)?;
+        Ok(Connection::new(Arc::clone(shard), id))
+    }
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        self.pool.stop();
+        for shard in &self.shards {
+            shard.stop();
+        }
+        for thread in self.threads.drain(..) {
+            // Its panic was reported where it happened.
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Endpoints that call each other over the loopback interface.
+
+use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Endpoint, Options, Service, call_all};
+use crate::block::Slice;
+use crate::call::Call;
+use crate::packet::{Flags, HEADER, Header, Kind};
+use crate::security::Null;
+use crate::shard::{Reply, Request};
+use crate::{Error, code};
+
+const LOCAL: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0);
+const TIME: Duration = Duration::from_secs(30);
+
+/// Answers small requests at once, and returns large ones from a worker.
+struct Echo;
+
+impl Service for Echo {
+    fn quick(&self, request: &Request) -> Option<Reply> {
+        match request.body.first() {
+            Some(b'a') => Some(Reply::Abort(42)),
+            Some(b'w') => None,
+            _ => Some(Reply::Parts(vec![Slice::from(request.body.clone())])),
+        }
+    }
+
+    fn run(&self, call: &mut Call) -> Result<(), i32> {
+        // A reply begins when the request is complete.
+        let request = call.read_all(usize::MAX).map_err(|_| code::SS_UNMARSHAL)?;
+        let mut rest = Slice::from(request);
+        while !rest.is_empty() {
+            call.write(rest.take(300_000)).map_err(|_| code::SS_UNMARSHAL)?;
+        }
+        Ok(())
+    }
+}
+
+fn server(shards: usize) -> Endpoint {
+    let services: Vec<(u16, Arc<dyn Service>)> = vec![(1, Arc::new(Echo))];
+    Endpoint::bind(LOCAL, Options { shards, services, classes: vec![Arc::new(Null)], ..Options::default() })
+        .unwrap()
+}
+
+fn client() -> Endpoint {
+    Endpoint::bind(LOCAL, Options::default()).unwrap()
+}
+
+/// Goal: calls of every size come back, by the quick way and through workers, with one socket and
+/// with several at both ends.
+#[test]
+fn calls_come_back() {
+    for shards in [1, 3] {
+        let server = server(shards);
+        let client = Endpoint::bind(LOCAL, Options { shards, ..Options::default() }).unwrap();
+        for _ in 0..shards {
+            let connection = client.connect(server.address(), 1, &Null).unwrap();
+            for size in [1, 1_411, 1_412, 1_413, 100_000, 3_000_000] {
+                let body = vec![b'w'; size];
+                assert!(connection.call(body.clone(), TIME).unwrap() == body, "{size}");
+            }
+            assert_eq!(connection.call(b"quick".to_vec(), TIME).unwrap(), b"quick");
+            assert!(connection.call(Vec::new(), TIME).unwrap().is_empty());
+        }
+        assert_eq!(server.counts().calls, 8 * shards as u64);
+    }
+}
+
+/// Goal: a code of the service reaches the caller, and the connection goes on.
+#[test]
+fn aborts_reach_the_caller() {
+    let (server, client) = (server(1), client());
+    let connection = client.connect(server.address(), 1, &Null).unwrap();
+    assert!(matches!(connection.call(b"a".to_vec(), TIME), Err(Error::Aborted { code: 42 })));
+    assert_eq!(connection.call(b"b".to_vec(), TIME).unwrap(), b"b");
+    let unknown = client.connect(server.address(), 2, &Null).unwrap();
+    let result = unknown.call(b"b".to_vec(), TIME);
+    assert!(matches!(result, Err(Error::Aborted { code: code::INVALID_OPERATION })));
+}
+
+/// Goal: more calls than channels run over one connection, from many threads.
+#[test]
+fn calls_wait_for_a_channel() {
+    let (server, client) = (server(1), client());
+    let connection = client.connect(server.address(), 1, &Null).unwrap();
+    std::thread::scope(|scope| {
+        for n in 0..16u8 {
+            let connection = &connection;
+            scope.spawn(move || {
+                for _ in 0..20 {
+                    let body = vec![b'w', n];
+                    assert_eq!(connection.call(body.clone(), TIME).unwrap(), body);
+                }
+            });
+        }
+    });
+    assert_eq!(server.counts().calls, 320);
+}
+
+/// Goal: one request goes to many servers. One that does not answer delays no other, and fails at
+/// the deadline.
+#[test]
+fn many_servers_are_called_at_once() {
+    let (one, two, client) = (server(1), server(1), client());
+    let silent = UdpSocket::bind(LOCAL).unwrap();
+    let std::net::SocketAddr::V4(silent) = silent.local_addr().unwrap() else { panic!("not IPv4") };
+    let connect = |to| client.connect(to, 1, &Null).unwrap();
+    let connections = [connect(one.address()), connect(silent), connect(two.address())];
+    let results = call_all(&connections, b"hello", Duration::from_millis(300));
+    assert_eq!(results[0].as_ref().unwrap(), b"hello");
+    assert!(matches!(results[1], Err(Error::Deadline)));
+    assert_eq!(results[2].as_ref().unwrap(), b"hello");
+}
+
+/// Goal: the questions of `rxdebug` are answered, and only those of clients.
+#[test]
+fn rxdebug_is_answered() {
+    let (server, socket) = (server(2), UdpSocket::bind(LOCAL).unwrap());
+    socket.set_read_timeout(Some(TIME)).unwrap();
+    let ask = |kind, flags, body: &[u8]| {
+        let header = Header {
+            epoch: 1,
+            cid: 2,
+            call: 3,
+            seq: 0,
+            serial: 0,
+            kind,
+            flags,
+            user_status: 0,
+            security: 0,
+            checksum: 0,
+            service: 0,
+        };
+        socket.send_to(&[&header.encode()[..], body].concat(), server.address()).unwrap();
+    };
+    // This one must get no answer: that of the next comes first.
+    ask(Kind::Version, Flags::default(), &[]);
+    ask(Kind::Debug, Flags::CLIENT, &[0, 0, 0, 1, 0, 0, 0, 0]);
+    let mut bytes = [0; 512];
+    let n = socket.recv(&mut bytes).unwrap();
+    assert_eq!((n, bytes[20], bytes[HEADER + 14]), (HEADER + 56, Kind::Debug as u8, b'S'));
+    ask(Kind::Version, Flags::CLIENT, &[]);
+    let n = socket.recv(&mut bytes).unwrap();
+    assert_eq!(n, HEADER + 65);
+    assert!(bytes[HEADER..].starts_with(b"Poolhouse "));
+}
+
+/// Goal: a datagram that is no packet is counted and does no harm.
+#[test]
+fn rubbish_is_counted() {
+    let (server, client) = (server(1), client());
+    let socket = UdpSocket::bind(LOCAL).unwrap();
+    for length in [0, 1, 27, 28, 1_400, 3_000] {
+        socket.send_to(&vec![0xff; length], server.address()).unwrap();
+    }
+    let connection = client.connect(server.address(), 1, &Null).unwrap();
+    assert_eq!(connection.call(b"b".to_vec(), TIME).unwrap(), b"b");
+    assert_eq!(server.counts().debug.bogus, 6);
+}

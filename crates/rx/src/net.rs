@@ -1,0 +1,250 @@
+//! Sockets: many datagrams in one system call.
+//!
+//! # Theory
+//! System calls and wake-ups cost more than the protocol. So datagrams are received in batches, and
+//! leave in batches. Packets of equal length to one peer leave as one message that the kernel cuts
+//! (UDP_SEGMENT): a window then costs little more than a packet. The header and the data of a
+//! packet are gathered by the kernel, so data are not copied here.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::net::{SocketAddrV4, UdpSocket};
+use std::os::fd::AsRawFd;
+
+use nix::errno::Errno;
+use nix::sys::socket::{self, ControlMessage, MsgFlags, MultiHeaders, SockaddrIn};
+use rustix::net::{AddressFamily, SocketType, sockopt};
+
+use crate::engine::Datagram;
+
+/// Datagrams of one batch.
+const BATCH: usize = 64;
+/// Bytes for each datagram that is received. A longer one is no packet that was agreed on.
+const SIZE: usize = 2_048;
+/// Bytes of one message that the kernel cuts, and its pieces.
+const CUT_BYTES: usize = 60_000;
+const CUT_PIECES: usize = 60;
+/// Bytes that the kernel may hold for a socket.
+const BUFFER: usize = 8 << 20;
+
+/// A socket that others may share the address of.
+///
+/// # Errors
+/// Those of the system: the address is in use, for example.
+pub fn bind(address: SocketAddrV4, shared: bool) -> io::Result<UdpSocket> {
+    let socket = rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None)?;
+    if shared {
+        sockopt::set_socket_reuseport(&socket, true)?;
+    }
+    // Without the privilege, the system's limit holds.
+    if sockopt::set_socket_recv_buffer_size_force(&socket, BUFFER).is_err() {
+        sockopt::set_socket_recv_buffer_size(&socket, BUFFER)?;
+    }
+    if sockopt::set_socket_send_buffer_size_force(&socket, BUFFER).is_err() {
+        sockopt::set_socket_send_buffer_size(&socket, BUFFER)?;
+    }
+    rustix::net::bind(&socket, &address)?;
+    Ok(UdpSocket::from(socket))
+}
+
+/// Received datagrams.
+pub struct Inbox {
+    bytes: Vec<u8>,
+    headers: MultiHeaders<SockaddrIn>,
+    arrived: Vec<(usize, SocketAddrV4)>,
+}
+
+impl Inbox {
+    /// An empty one.
+    #[must_use]
+    pub fn new() -> Inbox {
+        Inbox {
+            bytes: vec![0; BATCH * SIZE],
+            headers: MultiHeaders::preallocate(BATCH, None),
+            arrived: Vec::with_capacity(BATCH),
+        }
+    }
+
+    /// Receives what is there, without waiting. Returns how many datagrams arrived.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn receive(&mut self, socket: &UdpSocket) -> io::Result<usize> {
+        self.arrived.clear();
+        let mut slices: Vec<[IoSliceMut<'_>; 1]> =
+            self.bytes.chunks_exact_mut(SIZE).map(|chunk| [IoSliceMut::new(chunk)]).collect();
+        let got = socket::recvmmsg(
+            socket.as_raw_fd(),
+            &mut self.headers,
+            slices.iter_mut(),
+            MsgFlags::MSG_DONTWAIT,
+            None,
+        );
+        let got = match got {
+            Ok(got) => got,
+            // An ICMP message about an earlier send: its call times out by itself.
+            Err(Errno::EAGAIN | Errno::EINTR | Errno::ECONNREFUSED) => return Ok(0),
+            Err(error) => return Err(error.into()),
+        };
+        for message in got {
+            let whole = !message.flags.contains(MsgFlags::MSG_TRUNC);
+            let length = if whole { message.bytes } else { 0 };
+            let from = message.address.map_or(SocketAddrV4::new([0, 0, 0, 0].into(), 0), SocketAddrV4::from);
+            self.arrived.push((length, from));
+        }
+        Ok(self.arrived.len())
+    }
+
+    /// The datagrams of the last batch.
+    pub fn datagrams(&mut self) -> impl Iterator<Item = (SocketAddrV4, &mut [u8])> {
+        let chunks = self.bytes.chunks_exact_mut(SIZE);
+        chunks.zip(&self.arrived).map(|(chunk, (length, from))| (*from, &mut chunk[..*length]))
+    }
+
+    /// Whether more datagrams may be waiting.
+    #[must_use]
+    pub fn was_full(&self) -> bool {
+        self.arrived.len() == BATCH
+    }
+}
+
+impl Default for Inbox {
+    fn default() -> Inbox {
+        Inbox::new()
+    }
+}
+
+/// Datagrams that leave together.
+pub struct Outbox {
+    /// The datagrams.
+    pub datagrams: Vec<Datagram>,
+    plain: MultiHeaders<SockaddrIn>,
+    cutting: MultiHeaders<SockaddrIn>,
+    /// Whether the kernel cuts messages.
+    cuts: bool,
+    /// Datagrams that the kernel refused.
+    pub failures: u64,
+}
+
+/// Consecutive datagrams to one peer: equally long, but for the last.
+struct Run {
+    count: usize,
+    length: usize,
+}
+
+fn length(datagram: &Datagram) -> usize {
+    datagram.head.len() + datagram.body.len()
+}
+
+/// How many of the first datagrams are one message.
+fn run(datagrams: &[Datagram], cuts: bool) -> Run {
+    let (to, size) = (datagrams[0].to, length(&datagrams[0]));
+    let (mut count, mut total) = (1, size);
+    while cuts && count < CUT_PIECES && count < datagrams.len() {
+        let next = length(&datagrams[count]);
+        if datagrams[count].to != to || next > size || total + next > CUT_BYTES {
+            break;
+        }
+        (count, total) = (count + 1, total + next);
+        if next < size {
+            break;
+        }
+    }
+    Run { count, length: size }
+}
+
+impl Outbox {
+    /// An empty one.
+    #[must_use]
+    pub fn new() -> Outbox {
+        let cutting = MultiHeaders::preallocate(BATCH, Some(nix::cmsg_space!(u16)));
+        let plain = MultiHeaders::preallocate(BATCH, None);
+        Outbox { datagrams: Vec::new(), plain, cutting, cuts: true, failures: 0 }
+    }
+
+    /// Sends all datagrams.
+    pub fn send(&mut self, socket: &UdpSocket) {
+        let datagrams = std::mem::take(&mut self.datagrams);
+        let mut rest = &datagrams[..];
+        while !rest.is_empty() {
+            rest = &rest[self.send_some(socket, rest)..];
+        }
+        self.datagrams = datagrams;
+        self.datagrams.clear();
+    }
+
+    /// Sends the first datagrams, as many as one system call takes. Returns how many those are.
+    fn send_some(&mut self, socket: &UdpSocket, datagrams: &[Datagram]) -> usize {
+        let mut runs: Vec<Run> = Vec::new();
+        // All messages of one system call are cut alike, and those of one packet are no longer.
+        let (mut at, mut cut, mut longest) = (0, None, 0);
+        while runs.len() < BATCH && at < datagrams.len() {
+            let next = run(&datagrams[at..], self.cuts);
+            let fits = match cut {
+                Some(cut) => next.length <= cut && (next.count == 1 || next.length == cut),
+                None => next.count == 1 || longest <= next.length,
+            };
+            if !fits {
+                break;
+            }
+            if next.count > 1 {
+                cut = Some(next.length);
+            }
+            longest = longest.max(next.length);
+            at += next.count;
+            runs.push(next);
+        }
+        self.submit(socket, datagrams, &runs, cut)
+    }
+
+    fn submit(
+        &mut self,
+        socket: &UdpSocket,
+        datagrams: &[Datagram],
+        runs: &[Run],
+        cut: Option<usize>,
+    ) -> usize {
+        let total: usize = runs.iter().map(|run| run.count).sum();
+        let slices: Vec<IoSlice<'_>> = datagrams[..total]
+            .iter()
+            .flat_map(|datagram| [IoSlice::new(&datagram.head), IoSlice::new(datagram.body.bytes())])
+            .collect();
+        let (mut messages, mut addresses, mut at) = (Vec::new(), Vec::new(), 0);
+        for run in runs {
+            addresses.push(Some(SockaddrIn::from(datagrams[at].to)));
+            messages.push(&slices[2 * at..2 * (at + run.count)]);
+            at += run.count;
+        }
+        let size = cut.unwrap_or_default() as u16;
+        let control = [ControlMessage::UdpGsoSegments(&size)];
+        let control: &[ControlMessage<'_>] = if cut.is_some() { &control } else { &[] };
+        let headers = if cut.is_some() { &mut self.cutting } else { &mut self.plain };
+        let sent = socket::sendmmsg(
+            socket.as_raw_fd(),
+            headers,
+            messages.iter(),
+            &addresses,
+            control,
+            MsgFlags::empty(),
+        )
+        .map(Iterator::count);
+        match sent {
+            Ok(count) if count > 0 => runs[..count].iter().map(|run| run.count).sum(),
+            Err(Errno::EINTR | Errno::ECONNREFUSED) => 0,
+            Err(Errno::EINVAL | Errno::EIO | Errno::EMSGSIZE) if cut.is_some() => {
+                // The kernel or the path can't do it.
+                self.cuts = false;
+                0
+            }
+            _ => {
+                self.failures += runs[0].count as u64;
+                runs[0].count
+            }
+        }
+    }
+}
+
+impl Default for Outbox {
+    fn default() -> Outbox {
+        Outbox::new()
+    }
+}
