@@ -3,11 +3,12 @@
 //! OpenAFS's programs judge the crate by it: `rxdebug`, and load clients that read and write files.
 //! No file is read or written.
 //!
-//! Usage: `memory_server ADDRESS:PORT [SHARDS]`
+//! Usage: `memory_server ADDRESS:PORT SHARDS [KEYFILEEXT]`
 
 use std::sync::Arc;
 
-use rx::security::Null;
+use rx::security::rxkad::{self, Keys};
+use rx::security::{Class, Level, Null};
 use rx::xdr::{Reader, Writer};
 use rx::{Call, Endpoint, Options, Reply, Request, Service, Slice};
 
@@ -150,15 +151,15 @@ impl Service for Memory {
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut args = std::env::args().skip(1);
-    let address = args.next().ok_or("usage: memory_server ADDRESS:PORT [SHARDS]")?.parse()?;
+    let address = args.next().ok_or("usage: memory_server ADDRESS:PORT SHARDS [KEYFILEEXT]")?.parse()?;
     let shards = args.next().map_or(Ok(1), |text| text.parse())?;
+    let mut classes: Vec<Arc<dyn Class>> = vec![Arc::new(Null)];
+    if let Some(path) = args.next() {
+        classes.push(Arc::new(rxkad::Server::new(Arc::new(Keys::of_file(path)?), Level::Clear)));
+    }
     let block = Arc::new((0..BLOCK).map(|i| (i % 251) as u8).collect());
-    let options = Options {
-        shards,
-        classes: vec![Arc::new(Null)],
-        services: vec![(1, Arc::new(Memory { block }))],
-        ..Options::default()
-    };
+    let options =
+        Options { shards, classes, services: vec![(1, Arc::new(Memory { block }))], ..Options::default() };
     let _endpoint = Endpoint::bind(address, options)?;
     loop {
         std::thread::park();

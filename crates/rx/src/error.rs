@@ -64,4 +64,11 @@ pub enum Error {
     /// The system has no random numbers.
     #[error("the system has no random numbers")]
     Random,
+    /// The file of the cell's keys can't be read.
+    #[error("the cell's keys can't be read")]
+    KeyFile {
+        /// What the system says.
+        #[source]
+        source: std::io::Error,
+    },
 }

@@ -18,8 +18,8 @@ use crate::engine::Datagram;
 
 /// Datagrams of one batch.
 const BATCH: usize = 64;
-/// Bytes for each datagram that is received. A longer one is no packet that was agreed on.
-const SIZE: usize = 2_048;
+/// Bytes for each datagram that is received. A response with a large ticket is the longest.
+const SIZE: usize = crate::packet::MOST;
 /// Bytes of one message that the kernel cuts, and its pieces.
 const CUT_BYTES: usize = 60_000;
 const CUT_PIECES: usize = 60;

@@ -12,6 +12,7 @@
 //! OpenAFS: `struct rx_securityOps` in `src/rx/rx.h`.
 
 pub mod null;
+pub mod rxkad;
 
 pub use null::Null;
 
