@@ -22,6 +22,8 @@
 mod sboxes;
 #[cfg(test)]
 mod tests;
+#[cfg(target_arch = "x86_64")]
+mod wide;
 
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
@@ -145,15 +147,41 @@ impl Schedule {
 
     /// Encrypts packets that all start with the same vector.
     pub fn encrypt_packets(&self, iv: [u8; BLOCK], packets: &mut [&mut [u8]]) {
-        for packet in packets {
+        for packet in self.wide(iv, packets, true) {
             self.encrypt_pcbc(iv, packet);
         }
     }
 
     /// Decrypts packets that all start with the same vector.
     pub fn decrypt_packets(&self, iv: [u8; BLOCK], packets: &mut [&mut [u8]]) {
-        for packet in packets {
+        for packet in self.wide(iv, packets, false) {
             self.decrypt_pcbc(iv, packet);
         }
+    }
+
+    /// Handles packets eight at a time, where the processor can. Returns those that are left.
+    fn wide<'p, 'b>(
+        &self,
+        iv: [u8; BLOCK],
+        packets: &'p mut [&'b mut [u8]],
+        encrypts: bool,
+    ) -> &'p mut [&'b mut [u8]] {
+        #[cfg(target_arch = "x86_64")]
+        if wide::available() {
+            let (groups, rest) = packets.as_chunks_mut::<{ wide::LANES }>();
+            for group in groups {
+                let mut lanes = group.each_mut().map(|packet| &mut packet[..]);
+                let (done, chains) = wide::run(&self.0, iv, &mut lanes, encrypts);
+                for (packet, chain) in group.iter_mut().zip(chains) {
+                    if encrypts {
+                        self.encrypt_pcbc(chain, &mut packet[done..]);
+                    } else {
+                        self.decrypt_pcbc(chain, &mut packet[done..]);
+                    }
+                }
+            }
+            return rest;
+        }
+        packets
     }
 }

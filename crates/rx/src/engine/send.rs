@@ -26,6 +26,8 @@ use crate::security::{Outgoing, Session};
 const REORDERED: u64 = 3;
 /// The congestion window after a time-out.
 const AFTER_TIMEOUT: u32 = 2;
+/// Packets that are sealed at a time at least, where sealing costs something.
+const SEALED: u32 = 8;
 /// The packets of a reply whose end the receiver should acknowledge at once.
 const LARGE: u64 = 4;
 
@@ -307,6 +309,9 @@ impl Sender {
         let room = self.window.min(self.peer_window).min(self.own_window);
         let mut free = (room.saturating_sub(self.flying_or_lost()))
             .min(self.peer_window.saturating_sub(self.packets.len() as u32));
+        if free > 0 && session.overhead().0 > 0 {
+            free = free.max(SEALED);
+        }
         let mut packets = Vec::new();
         let mut seq = self.next();
         while free > 0 && !self.sealed_last {
@@ -387,7 +392,7 @@ impl Sender {
             if !due {
                 continue;
             }
-            if room == 0 {
+            if room == 0 || at as u32 >= self.peer_window {
                 break;
             }
             room -= 1;
@@ -400,7 +405,7 @@ impl Sender {
             packet.tries += 1;
             packet.lost = false;
             // The window's last packet: without a request the sender may wait for a delayed answer.
-            let end = room == 0 || at + 1 == count;
+            let end = room == 0 || at + 1 == count || at as u32 + 1 == self.peer_window;
             packet.prompt = again || (end && (!packet.last || self.order > LARGE));
             send(Leaving {
                 seq: first.wrapping_add(at as u32),
