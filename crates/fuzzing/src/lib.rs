@@ -20,6 +20,7 @@ pub mod graft;
 pub mod labels;
 pub mod mutate;
 pub mod nbd;
+pub mod rx;
 pub mod seeds;
 pub mod stream;
 
@@ -65,4 +66,10 @@ pub const DECODERS: &[Target] = &[
     ("stream", stream::stream),
     ("nbd_option", nbd::option),
     ("nbd_requests", nbd::requests),
+    ("rx_packet", rx::packet),
+    ("rx_xdr", rx::xdr),
+    ("rx_ticket", rx::ticket),
+    ("rx_response", rx::response),
+    ("rx_key_file", rx::key_file),
+    ("rx_conversation", rx::conversation),
 ];

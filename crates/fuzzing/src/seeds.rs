@@ -61,6 +61,11 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
         "stream" => return crate::stream::streams(),
         "nbd_option" => return crate::nbd::options(),
         "nbd_requests" => return crate::nbd::conversations(),
+        "rx_packet" => return crate::rx::packets(),
+        "rx_ticket" => return crate::rx::tickets(),
+        "rx_response" => return crate::rx::responses(),
+        "rx_key_file" => return crate::rx::key_files(),
+        "rx_conversation" => return crate::rx::conversations(),
         _ => {}
     }
     let mut seeds = vec![Vec::new(), vec![0; 512]];

@@ -67,7 +67,7 @@ fn store(packets: &mut [&mut [u8]; LANES], at: usize, blocks: Blocks) {
     ];
     for (half, words) in halves.into_iter().zip(words.as_chunks_mut::<4>().0) {
         #[allow(unsafe_code, reason = "a vector is stored through a pointer")]
-        // SAFETY: `words` is four blocks of eight bytes, as large as the vector, and the store needs
+        // SAFETY: `words` is four blocks of eight bytes, as large as the vector. The store needs
         // no alignment.
         unsafe {
             _mm256_storeu_si256(words.as_mut_ptr().cast(), half);
@@ -187,7 +187,7 @@ pub(super) fn run(
     let mut chains = [[0; BLOCK]; LANES];
     let mut places = chains.each_mut().map(|chain| &mut chain[..]);
     #[allow(unsafe_code, reason = "measured: twice as fast as one packet at a time")]
-    // SAFETY: the processor has the feature for which the functions are built. Callers have no other
+    // SAFETY: the processor has the feature that the functions are built for. Callers have no other
     // duty.
     unsafe {
         if encrypts {

@@ -160,6 +160,14 @@ fn content(text: &[u8]) -> Option<Content<'_>> {
     Some(Content { invalid, key, realm, names, start, end })
 }
 
+/// Whether bytes are what a ticket has inside.
+pub(super) fn is_content(text: &[u8]) -> bool {
+    let valid = |content: Content<'_>| {
+        name(&content.names).is_some() && session_key(content.key.0, content.key.1).is_some()
+    };
+    content(text).is_some_and(valid)
+}
+
 /// The name of the client as AFS writes it: `user` or `user.instance`.
 fn name(names: &[&str]) -> Option<String> {
     let name = match *names {
