@@ -22,6 +22,7 @@ pub mod net;
 pub mod packet;
 pub mod security;
 pub mod shard;
+pub mod stats;
 pub mod xdr;
 
 pub use block::{Block, Slice};
@@ -29,6 +30,7 @@ pub use call::Call;
 pub use endpoint::{Connection, Endpoint, Options, Service, call_all};
 pub use error::Error;
 pub use shard::{Reply, Request};
+pub use stats::Stats;
 
 /// The result of what decodes bytes or makes a call.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -31,9 +31,10 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags};
 
 use crate::block::Slice;
 use crate::code;
-use crate::engine::{CallId, Engine, Event, Info, Time};
+use crate::engine::{CallId, Counts, Engine, Event, Info, Time};
 use crate::net::{Inbox, Outbox};
 use crate::packet::{Flags, HEADER, Header, Kind};
+use crate::stats::Stats;
 use crate::{Error, Result};
 
 /// How long the thread lets packets and acknowledgements of large calls gather.
@@ -103,6 +104,8 @@ impl Waiter {
 pub(crate) struct State {
     pub(crate) engine: Engine,
     waiters: HashMap<CallId, Arc<Waiter>>,
+    /// What [`Stats`] has already.
+    published: Counts,
 }
 
 /// A socket with its engine.
@@ -116,6 +119,7 @@ pub(crate) struct Shard {
     /// Large calls are under way.
     streaming: AtomicBool,
     begun: Instant,
+    stats: Arc<Stats>,
     handler: OnceLock<Arc<dyn Handler>>,
     /// All shards of the program, in their order.
     all: OnceLock<Vec<Weak<Shard>>>,
@@ -125,11 +129,18 @@ pub(crate) struct Shard {
 }
 
 impl Shard {
-    pub(crate) fn new(socket: UdpSocket, engine: Engine, index: usize, begun: Instant) -> Result<Arc<Shard>> {
+    pub(crate) fn new(
+        socket: UdpSocket,
+        engine: Engine,
+        index: usize,
+        begun: Instant,
+        stats: Arc<Stats>,
+    ) -> Result<Arc<Shard>> {
         let wake = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|error| Error::Socket { source: error.into() })?;
         Ok(Arc::new(Shard {
-            state: Mutex::new(State { engine, waiters: HashMap::new() }),
+            state: Mutex::new(State { engine, waiters: HashMap::new(), published: Counts::default() }),
+            stats,
             socket,
             wake,
             sleeps_until: AtomicU64::new(u64::MAX),
@@ -260,6 +271,9 @@ impl Shard {
         }
         state.engine.transmit(self.now(), &mut outbox.datagrams);
         self.streaming.store(state.engine.streaming(), Ordering::Relaxed);
+        let state_now = &mut *state;
+        self.stats.publish(state_now.engine.events_so_far(), &state_now.published);
+        state_now.published = *state_now.engine.events_so_far();
         let late = state.engine.timer().is_some_and(|at| at.0 < self.sleeps_until.load(Ordering::Acquire));
         drop(state);
         outbox.send(&self.socket);

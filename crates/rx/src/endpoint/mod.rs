@@ -28,6 +28,7 @@ use crate::packet::debug::{self, Question};
 use crate::packet::{Header, Kind};
 use crate::security::Class;
 use crate::shard::{Handler, Reply, Request, Shard};
+use crate::stats::Stats;
 use crate::{Error, Result, code};
 use pool::{Job, Pool};
 
@@ -182,6 +183,7 @@ fn counts(shards: impl Iterator<Item = Arc<Shard>>) -> Counts {
 /// An address with services and connections.
 pub struct Endpoint {
     shards: Vec<Arc<Shard>>,
+    stats: Arc<Stats>,
     threads: Vec<JoinHandle<()>>,
     pool: Arc<Pool>,
     address: SocketAddrV4,
@@ -198,7 +200,7 @@ impl Endpoint {
         let begun = Instant::now();
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs() as u32);
         let numbers: Vec<u16> = options.services.iter().map(|(number, _)| *number).collect();
-        let (mut shards, mut bound) = (Vec::new(), address);
+        let (mut shards, mut bound, stats) = (Vec::new(), address, Arc::new(Stats::default()));
         for index in 0..options.shards.clamp(1, 64) {
             let socket = net::bind(bound, options.shards > 1).map_err(socket_error)?;
             if let std::net::SocketAddr::V4(own) = socket.local_addr().map_err(socket_error)? {
@@ -213,7 +215,7 @@ impl Endpoint {
                 ..options.config.clone()
             };
             let engine = Engine::new(config, options.classes.clone(), numbers.clone());
-            shards.push(Shard::new(socket, engine, index, begun)?);
+            shards.push(Shard::new(socket, engine, index, begun, Arc::clone(&stats))?);
         }
         let weak: Vec<_> = shards.iter().map(Arc::downgrade).collect();
         let pool = Pool::new(options.workers, options.waiting);
@@ -230,7 +232,7 @@ impl Endpoint {
             let thread = std::thread::Builder::new().name("rx".into()).spawn(move || shard.run());
             threads.push(thread.map_err(socket_error)?);
         }
-        Ok(Endpoint { shards, threads, pool, address: bound, next: AtomicUsize::new(0) })
+        Ok(Endpoint { shards, stats, threads, pool, address: bound, next: AtomicUsize::new(0) })
     }
 
     /// The address that it has.
@@ -243,6 +245,12 @@ impl Endpoint {
     #[must_use]
     pub fn counts(&self) -> Counts {
         counts(self.shards.iter().cloned())
+    }
+
+    /// The counters, which go on counting.
+    #[must_use]
+    pub fn stats(&self) -> &Arc<Stats> {
+        &self.stats
     }
 
     /// Opens a connection to a service of a server.

@@ -158,4 +158,8 @@ fn rubbish_is_counted() {
     let connection = client.connect(server.address(), 1, &Null).unwrap();
     assert_eq!(connection.call(b"b".to_vec(), TIME).unwrap(), b"b");
     assert_eq!(server.counts().debug.bogus, 6);
+    let stats = server.stats();
+    assert_eq!((stats.packets_bogus.get(), stats.calls.get(), stats.refused_limit.get()), (6, 1, 0));
+    assert_eq!((stats.bytes_received.get(), stats.bytes_sent.get()), (1, 1));
+    assert_eq!((stats.packets_received.get(), stats.packets_sent.get()), (1, 1));
 }

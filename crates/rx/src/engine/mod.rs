@@ -294,6 +294,12 @@ impl Engine {
         self.streaming
     }
 
+    /// What happened so far, without what is there now: connections, peers and calls.
+    #[must_use]
+    pub fn events_so_far(&self) -> &Counts {
+        &self.counts
+    }
+
     /// What happened so far.
     #[must_use]
     pub fn counts(&self) -> Counts {
