@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 ///
 /// The last five are for development and are not shipped. `testkit`, `fuzzing` and `testpools` may
 /// be dev-dependencies of any crate.
-const ORDER: [&str; 34] = [
+const ORDER: [&str; 35] = [
     "ondisk",
     "codec",
     "observe",
@@ -27,6 +27,7 @@ const ORDER: [&str; 34] = [
     "spa",
     "verify",
     "zpl",
+    "afs",
     "zvol",
     "stream",
     "api",

@@ -1,0 +1,118 @@
+//! Why bytes can't be decoded or encoded.
+
+use std::fmt;
+
+use crate::types::Vnode;
+
+/// A part of the input that errors name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Record {
+    /// The first section of a dump.
+    DumpHeader,
+    /// The section of a dump that describes the volume.
+    VolumeHeader,
+    /// The section of a dump that describes one vnode.
+    Vnode(Vnode),
+    /// The last section of a dump.
+    DumpEnd,
+}
+
+impl fmt::Display for Record {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::DumpHeader => f.write_str("the dump header"),
+            Self::VolumeHeader => f.write_str("the volume header"),
+            Self::Vnode(number) => write!(f, "vnode {}", number.0),
+            Self::DumpEnd => f.write_str("the end of the dump"),
+        }
+    }
+}
+
+/// Where in the input an error is: the record, and the byte counted from the input's start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// The record.
+    pub record: Record,
+    /// The offset in bytes.
+    pub at: u64,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at byte {}", self.record, self.at)
+    }
+}
+
+/// Why bytes can't be decoded, or values can't be encoded.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The input can't be read.
+    #[error("{place}: the input can't be read")]
+    Read {
+        /// Where the reader is.
+        place: Place,
+        /// The system's error.
+        source: std::io::Error,
+    },
+    /// The output can't be written.
+    #[error("{place}: the output can't be written")]
+    Write {
+        /// Where the writer is.
+        place: Place,
+        /// The system's error.
+        source: std::io::Error,
+    },
+    /// The input ends inside a field.
+    #[error("{place}: the input ends inside {field}")]
+    Truncated {
+        /// Where the input ends.
+        place: Place,
+        /// The field.
+        field: &'static str,
+    },
+    /// A magic number is another one than the format has.
+    #[error("{place}: {found:#x} is not the magic number")]
+    Magic {
+        /// Where the number is.
+        place: Place,
+        /// The number found.
+        found: u64,
+    },
+    /// A field has a value that the format does not allow.
+    #[error("{place}: {field} is {value}, which is out of range")]
+    Range {
+        /// Where the field is.
+        place: Place,
+        /// The field.
+        field: &'static str,
+        /// Its value.
+        value: u64,
+    },
+    /// A string or list is longer than the format allows.
+    #[error("{place}: {field} is longer than {max}")]
+    TooLong {
+        /// Where the field is.
+        place: Place,
+        /// The field.
+        field: &'static str,
+        /// The largest length.
+        max: usize,
+    },
+    /// A dump has a tag that can't be skipped.
+    #[error("{place}: unknown tag {tag:#04x} can't be skipped")]
+    Tag {
+        /// Where the tag is.
+        place: Place,
+        /// The tag.
+        tag: u8,
+    },
+    /// The parts contradict each other.
+    #[error("{place}: {why}")]
+    Shape {
+        /// Where the contradiction is.
+        place: Place,
+        /// The contradiction.
+        why: &'static str,
+    },
+}

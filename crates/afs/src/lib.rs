@@ -1,0 +1,25 @@
+//! The formats of AFS: what file servers, volume servers and their clients exchange and store.
+//!
+//! # Theory
+//! Each format is a module that turns bytes into checked types and back. Its input comes from
+//! strangers: a dump of another cell, a directory inside it, an argument of a call. So each decoder
+//! checks every length and number, takes memory only as bytes arrive, and never panics. An
+//! [`Error`] names the record and the offset.
+//!
+//! * [`dump`] reads and writes volume dumps, as streams.
+//! * [`types`] has identifiers and the numbers that travel in several formats.
+//!
+//! # Absent
+//! Sockets, pools, and the behaviour of a server.
+//!
+//! # See
+//! OpenAFS: `src/volser`, `src/dir`, `src/libacl`, `src/fsint`.
+
+pub mod dump;
+mod error;
+pub mod types;
+
+pub use error::{Error, Place, Record};
+
+/// The result of a decoder or an encoder.
+pub type Result<T> = std::result::Result<T, Error>;
