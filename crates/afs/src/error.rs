@@ -13,6 +13,8 @@ pub enum Record {
     VolumeHeader,
     /// The section of a dump that describes one vnode.
     Vnode(Vnode),
+    /// A directory, alone.
+    Directory,
     /// The last section of a dump.
     DumpEnd,
 }
@@ -23,6 +25,7 @@ impl fmt::Display for Record {
             Self::DumpHeader => f.write_str("the dump header"),
             Self::VolumeHeader => f.write_str("the volume header"),
             Self::Vnode(number) => write!(f, "vnode {}", number.0),
+            Self::Directory => f.write_str("the directory"),
             Self::DumpEnd => f.write_str("the end of the dump"),
         }
     }

@@ -6,6 +6,7 @@
 //! checks every length and number, takes memory only as bytes arrive, and never panics. An
 //! [`Error`] names the record and the offset.
 //!
+//! * [`dir`] makes and reads directories as clients fetch them.
 //! * [`dump`] reads and writes volume dumps, as streams.
 //! * [`types`] has identifiers and the numbers that travel in several formats.
 //!
@@ -15,6 +16,7 @@
 //! # See
 //! OpenAFS: `src/volser`, `src/dir`, `src/libacl`, `src/fsint`.
 
+pub mod dir;
 pub mod dump;
 mod error;
 pub mod types;
