@@ -13,6 +13,10 @@ pub enum Record {
     VolumeHeader,
     /// The section of a dump that describes one vnode.
     Vnode(Vnode),
+    /// An access list.
+    Acl,
+    /// The text of an access list.
+    AclText,
     /// A directory, alone.
     Directory,
     /// The last section of a dump.
@@ -25,6 +29,8 @@ impl fmt::Display for Record {
             Self::DumpHeader => f.write_str("the dump header"),
             Self::VolumeHeader => f.write_str("the volume header"),
             Self::Vnode(number) => write!(f, "vnode {}", number.0),
+            Self::Acl => f.write_str("the access list"),
+            Self::AclText => f.write_str("the text of the access list"),
             Self::Directory => f.write_str("the directory"),
             Self::DumpEnd => f.write_str("the end of the dump"),
         }

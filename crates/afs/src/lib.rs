@@ -6,6 +6,7 @@
 //! checks every length and number, takes memory only as bytes arrive, and never panics. An
 //! [`Error`] names the record and the offset.
 //!
+//! * [`acl`] has access lists in all their forms, and evaluates them.
 //! * [`dir`] makes and reads directories as clients fetch them.
 //! * [`dump`] reads and writes volume dumps, as streams.
 //! * [`types`] has identifiers and the numbers that travel in several formats.
@@ -16,6 +17,7 @@
 //! # See
 //! OpenAFS: `src/volser`, `src/dir`, `src/libacl`, `src/fsint`.
 
+pub mod acl;
 pub mod dir;
 pub mod dump;
 mod error;

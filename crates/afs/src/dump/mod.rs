@@ -37,10 +37,9 @@ mod writer;
 pub use reader::{Event, Reader};
 pub use writer::{Writer, dump_size};
 
+use crate::acl::RAW_SIZE as ACL_SIZE;
 use crate::types::{DataVersion, Date, PrincipalId, Unique, Vnode, VnodeType, VolumeId, VolumeType};
 
-/// Size of an access list in a dump in bytes (`VAclDiskSize`).
-pub const ACL_SIZE: usize = 192;
 /// Longest name of a volume in bytes (`VNAMESIZE` without its NUL).
 pub const MAX_NAME: usize = 31;
 /// Longest message in a volume header in bytes (`VMSGSIZE` without its NUL).
@@ -173,7 +172,7 @@ pub struct Attributes {
     pub parent: Vnode,
     /// When the server last changed the vnode (`serverModifyTime`).
     pub server_modify_time: Date,
-    /// The access list of a directory, in its raw form.
+    /// The access list of a directory, in its raw form. [`crate::acl::Acl::from_raw`] decodes it.
     pub acl: Option<[u8; ACL_SIZE]>,
     /// The length of the data that follows. `None`: no data are in the dump.
     pub length: Option<u64>,
