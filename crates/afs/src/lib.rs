@@ -9,7 +9,7 @@
 //! * [`acl`] has access lists in all their forms, and evaluates them.
 //! * [`dir`] makes and reads directories as clients fetch them.
 //! * [`dump`] reads and writes volume dumps, as streams.
-//! * [`types`] has identifiers and the numbers that travel in several formats.
+//! * [`types`] has identifiers and structures of several formats. [`wire`] lays them out in calls.
 //!
 //! # Absent
 //! Sockets, pools, and the behaviour of a server.
@@ -22,6 +22,7 @@ pub mod dir;
 pub mod dump;
 mod error;
 pub mod types;
+pub mod wire;
 
 pub use error::{Error, Place, Record};
 
