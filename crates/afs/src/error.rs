@@ -19,6 +19,8 @@ pub enum Record {
     AclText,
     /// A directory, alone.
     Directory,
+    /// A line of a configuration file; the first one is 1.
+    Line(usize),
     /// The last section of a dump.
     DumpEnd,
 }
@@ -32,6 +34,7 @@ impl fmt::Display for Record {
             Self::Acl => f.write_str("the access list"),
             Self::AclText => f.write_str("the text of the access list"),
             Self::Directory => f.write_str("the directory"),
+            Self::Line(number) => write!(f, "line {number}"),
             Self::DumpEnd => f.write_str("the end of the dump"),
         }
     }

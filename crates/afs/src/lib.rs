@@ -9,6 +9,8 @@
 //! * [`acl`] has access lists in all their forms, and evaluates them.
 //! * [`dir`] makes and reads directories as clients fetch them.
 //! * [`dump`] reads and writes volume dumps, as streams.
+//! * [`errors`] has the numbers by which calls fail.
+//! * [`config`], [`partition`] and [`volume_name`] are what administrators write.
 //! * [`types`] has identifiers and structures of several formats. [`wire`] lays them out in calls.
 //!
 //! # Absent
@@ -18,10 +20,14 @@
 //! OpenAFS: `src/volser`, `src/dir`, `src/libacl`, `src/fsint`.
 
 pub mod acl;
+pub mod config;
 pub mod dir;
 pub mod dump;
 mod error;
+pub mod errors;
+pub mod partition;
 pub mod types;
+pub mod volume_name;
 pub mod wire;
 
 pub use error::{Error, Place, Record};

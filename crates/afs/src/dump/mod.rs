@@ -39,9 +39,8 @@ pub use writer::{Writer, dump_size};
 
 use crate::acl::RAW_SIZE as ACL_SIZE;
 use crate::types::{DataVersion, Date, PrincipalId, Unique, Vnode, VnodeType, VolumeId, VolumeType};
+use crate::volume_name::MAX_NAME;
 
-/// Longest name of a volume in bytes (`VNAMESIZE` without its NUL).
-pub const MAX_NAME: usize = 31;
 /// Longest message in a volume header in bytes (`VMSGSIZE` without its NUL).
 pub const MAX_MESSAGE: usize = 127;
 /// Most time spans in a dump header (`MAXDUMPTIMES`).
