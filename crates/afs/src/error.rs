@@ -127,4 +127,18 @@ pub enum Error {
         /// The contradiction.
         why: &'static str,
     },
+    /// A service has no call with this number.
+    #[error("the service has no call {opcode}")]
+    Opcode {
+        /// The number.
+        opcode: u32,
+    },
+    /// The arguments or the reply of a call can't be decoded.
+    #[error("call {opcode} is damaged")]
+    Arguments {
+        /// The number of the call.
+        opcode: u32,
+        /// What is wrong.
+        source: rx::Error,
+    },
 }

@@ -9,6 +9,7 @@
 //! * [`acl`] has access lists in all their forms, and evaluates them.
 //! * [`dir`] makes and reads directories as clients fetch them.
 //! * [`dump`] reads and writes volume dumps, as streams.
+//! * [`calls`] has the calls of each service, with their arguments and replies.
 //! * [`errors`] has the numbers by which calls fail.
 //! * [`config`], [`partition`] and [`volume_name`] are what administrators write.
 //! * [`types`] has identifiers and structures of several formats. [`wire`] lays them out in calls.
@@ -20,6 +21,7 @@
 //! OpenAFS: `src/volser`, `src/dir`, `src/libacl`, `src/fsint`.
 
 pub mod acl;
+pub mod calls;
 pub mod config;
 pub mod dir;
 pub mod dump;

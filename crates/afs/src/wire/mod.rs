@@ -125,6 +125,17 @@ impl Wire for Fid {
     }
 }
 
+/// A reply without a value.
+impl Wire for () {
+    const SIZE: usize = 0;
+
+    fn encode(&self, _: &mut Writer) {}
+
+    fn decode(_: &mut Reader<'_>) -> rx::Result<Self> {
+        Ok(())
+    }
+}
+
 /// A number without a sign in 16 bits. It takes four bytes (`short`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Short(pub u16);
