@@ -15,6 +15,7 @@
 //! # Absent
 //! Findings: an input that caused a failure becomes a named test of that crate.
 
+pub mod afs;
 pub mod decoders;
 pub mod graft;
 pub mod labels;
@@ -64,6 +65,11 @@ pub const DECODERS: &[Target] = &[
     ("lz4", decoders::lz4),
     ("zstd", decoders::zstd),
     ("stream", stream::stream),
+    ("afs_dump", afs::dump),
+    ("afs_dir", afs::dir),
+    ("afs_acl", afs::acl),
+    ("afs_calls", afs::calls),
+    ("afs_config", afs::config),
     ("nbd_option", nbd::option),
     ("nbd_requests", nbd::requests),
     ("rx_packet", rx::packet),

@@ -59,6 +59,11 @@ fn of_image(target: &str, image: &Path) -> Vec<Vec<u8>> {
 pub fn of(target: &str) -> Vec<Vec<u8>> {
     match target {
         "stream" => return crate::stream::streams(),
+        "afs_dump" => return crate::afs::dumps(),
+        "afs_dir" => return crate::afs::directories(),
+        "afs_acl" => return crate::afs::acls(),
+        "afs_calls" => return crate::afs::conversations(),
+        "afs_config" => return crate::afs::configs(),
         "nbd_option" => return crate::nbd::options(),
         "nbd_requests" => return crate::nbd::conversations(),
         "rx_packet" => return crate::rx::packets(),
