@@ -1,0 +1,146 @@
+//! Rewrites and lists volume dumps, so that OpenAFS's programs can judge the formats.
+//!
+//! * `afsdump rebuild <DUMP >NEW` makes each section anew: headers, attributes, access lists, and
+//!   directories from their entries.
+//! * `afsdump list <DUMP` prints each path with its type, mode, size and the sum of its bytes.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read, Write};
+use std::process::ExitCode;
+
+use afs::acl::Acl;
+use afs::dir::{Builder, Directory};
+use afs::dump::{Attributes, Event, Reader, VnodeRecord, Writer};
+use afs::types::{Vnode, VnodeType};
+
+type Failure = Box<dyn std::error::Error>;
+
+fn main() -> ExitCode {
+    let done = match std::env::args().nth(1).as_deref() {
+        Some("rebuild") => rebuild(io::stdin().lock(), io::BufWriter::new(io::stdout().lock())),
+        Some("list") => list(io::stdin().lock(), &mut io::stdout().lock()),
+        _ => Err("say `rebuild` or `list`".into()),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let mut text = error.to_string();
+            let mut cause = error.source();
+            while let Some(error) = cause {
+                text = format!("{text}: {error}");
+                cause = error.source();
+            }
+            let _ = writeln!(io::stderr(), "afsdump: {text}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// A directory that is read, before it is written again.
+struct Pending {
+    record: Box<VnodeRecord>,
+    blob: Vec<u8>,
+}
+
+fn rebuild(from: impl Read, to: impl Write) -> Result<(), Failure> {
+    let mut reader = Reader::new(from);
+    let mut writer = Writer::new(to);
+    let mut pending: Option<Pending> = None;
+    loop {
+        let event = reader.next_event()?;
+        if !matches!(event, Event::Data(_))
+            && let Some(directory) = pending.take()
+        {
+            write_directory(&mut writer, directory)?;
+        }
+        match event {
+            Event::Header(header) => writer.header(&header)?,
+            Event::Volume(header) => writer.volume(&header)?,
+            Event::Vnode(record) => match &record.attributes {
+                Some(Attributes { kind: VnodeType::Directory, length: Some(_), .. }) => {
+                    pending = Some(Pending { record, blob: Vec::new() });
+                }
+                _ => writer.vnode(&record)?,
+            },
+            Event::Data(range) => match &mut pending {
+                Some(directory) => directory.blob.extend_from_slice(range),
+                None => writer.data(range)?,
+            },
+            Event::End => return Ok(writer.end()?.flush()?),
+        }
+    }
+}
+
+fn write_directory(writer: &mut Writer<impl Write>, pending: Pending) -> Result<(), Failure> {
+    let Pending { mut record, blob } = pending;
+    let directory = Directory::new(&blob)?;
+    let fid = |name: &[u8]| directory.lookup(name).map(|entry| (entry.vnode, entry.unique));
+    let (Some(itself), Some(parent)) = (fid(b"."), fid(b"..")) else { return Err("no dots".into()) };
+    let mut builder = Builder::new(itself, parent);
+    for entry in directory.entries().filter(|entry| ![&b"."[..], b".."].contains(&entry.name)) {
+        builder.add(entry)?;
+    }
+    let blob = builder.finish();
+    if let Some(attributes) = &mut record.attributes {
+        attributes.length = Some(blob.len() as u64);
+        if let Some(raw) = attributes.acl {
+            attributes.acl = Some(Acl::from_raw(&raw)?.to_raw());
+        }
+    }
+    writer.vnode(&record)?;
+    Ok(writer.data(&blob)?)
+}
+
+/// A vnode with what the list needs of its data.
+struct Listed {
+    attributes: Attributes,
+    sum: u64,
+    data: Vec<u8>,
+}
+
+fn list(from: impl Read, to: &mut impl Write) -> Result<(), Failure> {
+    let mut reader = Reader::new(from);
+    let mut all: BTreeMap<Vnode, Listed> = BTreeMap::new();
+    let mut last = Vnode(0);
+    loop {
+        match reader.next_event()? {
+            Event::Vnode(record) => {
+                last = record.vnode;
+                if let Some(attributes) = record.attributes {
+                    all.insert(last, Listed { attributes, sum: 0, data: Vec::new() });
+                }
+            }
+            Event::Data(range) => {
+                let listed = all.get_mut(&last).ok_or("data without a vnode")?;
+                listed.sum = range.iter().fold(listed.sum, |sum, byte| sum.wrapping_add((*byte).into()));
+                if listed.attributes.kind != VnodeType::File {
+                    listed.data.extend_from_slice(range);
+                }
+            }
+            Event::End => break,
+            Event::Header(_) | Event::Volume(_) => {}
+        }
+    }
+    let mut todo = vec![(Vnode::ROOT, Vec::new())];
+    while let Some((vnode, path)) = todo.pop() {
+        let Some(listed) = all.get(&vnode) else { continue };
+        let Listed { attributes, sum, data } = listed;
+        let name = String::from_utf8_lossy(&path);
+        match attributes.kind {
+            VnodeType::File => {
+                let size = attributes.length.unwrap_or(0);
+                writeln!(to, "f {:o} {size} {sum} .{name}", attributes.mode & 0o7777)?;
+            }
+            VnodeType::Symlink => writeln!(to, "l {} .{name}", String::from_utf8_lossy(data))?,
+            VnodeType::Directory => {
+                writeln!(to, "d {:o} .{name}", attributes.mode & 0o7777)?;
+                for entry in Directory::new(data)?.entries() {
+                    if ![&b"."[..], b".."].contains(&entry.name) {
+                        todo.push((entry.vnode, [&path[..], b"/", entry.name].concat()));
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
+}

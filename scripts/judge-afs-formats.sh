@@ -1,0 +1,68 @@
+#!/usr/bin/env bash
+# Usage: HOST='COMMAND' SERVER=ADDRESS scripts/judge-afs-formats.sh DUMP...
+# Lets OpenAFS judge dumps and directories that the crate `afs` makes. COMMAND runs its arguments on
+# a host of a test cell, as root: the cell's name is in /etc/openafs/ThisCell, `vos -localauth`
+# works, and ADDRESS has a file server with a partition /vicepa. COMMAND sees the same files as this
+# script, and can mount by FUSE.
+# Each DUMP is made anew, directories and access lists included. OpenAFS restores it, its client
+# lists the files, adds and removes names in each directory, and OpenAFS dumps the volume again. The
+# client needs volumes that anonymous users may write to.
+set -euo pipefail
+[ $# -ge 1 ] || { sed -n '2,10s/^# //p' "$0" >&2; exit 2; }
+[ -n "${HOST:-}" ] && [ -n "${SERVER:-}" ] || { echo "skipped: HOST and SERVER name no cell"; exit 0; }
+dumps=()
+for dump in "$@"; do dumps+=("$(realpath "$dump")"); done
+cd "$(dirname "$0")/.."
+cargo build -q -p poolhouse-afs --example afsdump
+afsdump=${CARGO_TARGET_DIR:-$PWD/target}/debug/examples/afsdump
+work=$(mktemp -d "${TMPDIR:-/tmp}/poolhouse-afs.XXXXXX")
+on() { $HOST "$@"; }
+vos() { on vos "$@" -localauth; }
+cleanup() {
+  vos remove "$SERVER" a judge >/dev/null 2>&1 || true
+  rm -rf --one-file-system "$work"
+}
+trap cleanup EXIT
+
+# Runs on the host: mounts the cell, lists the volume as `afsdump list` does, and changes it.
+cat >"$work/client" <<'END'
+set -eu
+mkdir -p "$1/mount"
+afsd.fuse -dynroot -fakestat -memcache -blocks 400000 -mountdir "$1/mount" -confdir /etc/openafs >"$1/client.log" 2>&1 &
+client=$!
+top=$1/mount/.:mount/$(cat /etc/openafs/ThisCell):judge
+for i in $(seq 120); do ls "$top" >/dev/null 2>&1 && break; sleep 0.5; done
+cd "$top"
+# Mount points lead to other volumes.
+mapfile -t skip < <(while read -r path; do printf '%s\n' -path "$path" -prune -o; done <"$1/mounts")
+find . "${skip[@]}" -type d -printf 'd %m %p\n' -o -type f -printf 'f %m %s %p\n' | sort >"$1/seen"
+find . "${skip[@]}" -type d -print >"$1/directories"
+while read -r directory; do
+  name=$directory/$(printf 'n%.0s' $(seq 100))
+  for i in 1 2 3 4 5; do : >"$name$i"; done
+  rm "$name"[1-5]
+done <"$1/directories"
+cd /
+umount "$1/mount"
+wait $client || true
+END
+
+status=0
+for dump in "${dumps[@]}"; do
+  "$afsdump" rebuild <"$dump" >"$work/new"
+  "$afsdump" list <"$work/new" | sort >"$work/made"
+  sed -n 's/^l [#%][^ ]* //p' "$work/made" >"$work/mounts"
+  vos restore "$SERVER" a judge -file "$work/new" >/dev/null
+  on bash "$work/client" "$work" || status=1
+  # The client shows no sums.
+  sed -n 's/^f \([0-7]* [0-9]*\) [0-9]* /f \1 /p; /^d/p' "$work/made" | sort >"$work/expected"
+  if ! diff "$work/expected" "$work/seen" >"$work/differences"; then
+    head -20 "$work/differences"
+    status=1
+  fi
+  vos dump judge -file "$work/again" >/dev/null
+  "$afsdump" list <"$work/again" | sort | diff "$work/made" - || status=1
+  vos remove "$SERVER" a judge >/dev/null
+  echo "$(basename "$dump"): $(wc -l <"$work/made") files"
+done
+exit $status
