@@ -11,7 +11,8 @@ use super::{CallId, Config, ConnectionRef, Datagram, Engine, Event, Time};
 use crate::block::Slice;
 use crate::code;
 use crate::packet::{Ack, Flags, HEADER, Header, Kind, Reason, Trailer, abort_code};
-use crate::security::Null;
+use crate::security::rxkad::{self, Key, Keys};
+use crate::security::{Class, Level, Null};
 
 const CLIENT: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), 7001);
 const SERVER: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 2), 7000);
@@ -19,6 +20,17 @@ const SERVICE: u16 = 1;
 
 fn engine(config: Config) -> Engine {
     Engine::new(config, vec![Arc::new(Null)], vec![SERVICE])
+}
+
+fn keys() -> Arc<Keys> {
+    Arc::new(Keys::fixed(vec![Key::new(1, 18, &[5; 32])]))
+}
+
+/// A server with rxkad, too.
+fn proving() -> Engine {
+    let classes: Vec<Arc<dyn Class>> =
+        vec![Arc::new(Null), Arc::new(rxkad::Server::new(keys(), Level::Clear))];
+    Engine::new(Config { started: 1_700_000_000, seed: 9, ..Config::default() }, classes, vec![SERVICE])
 }
 
 /// How a network treats datagrams.
@@ -133,10 +145,14 @@ impl Echo {
 
 /// One call after the other over a network. Returns the time that they took.
 fn calls(faults: Faults, seed: u64, sizes: &[(usize, usize)]) -> Duration {
+    calls_by(&Null, faults, seed, sizes)
+}
+
+fn calls_by(class: &dyn Class, faults: Faults, seed: u64, sizes: &[(usize, usize)]) -> Duration {
     let mut net = Net::new(faults, seed);
-    let (mut client, mut server) = (engine(Config::default()), engine(Config::default()));
+    let (mut client, mut server) = (engine(Config::default()), proving());
     let (mut echo, mut left) = (Echo::default(), sizes.iter());
-    let connection = client.connect(net.now, SERVER, SERVICE, &Null).unwrap();
+    let connection = client.connect(net.now, SERVER, SERVICE, class).unwrap();
     let mut current: Option<(CallId, Vec<u8>, Vec<u8>)> = None;
     loop {
         if current.is_none() {
@@ -185,6 +201,99 @@ proptest! {
     ) {
         calls(Faults { loss, double, late }, seed, &sizes);
     }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// Goal: the same with clients that prove themselves, at each level. Challenges and responses are
+    /// lost, too.
+    #[test]
+    fn bytes_of_proven_clients_arrive(
+        seed: u64,
+        loss in 0u64..15,
+        double in 0u64..15,
+        late in 0u64..40,
+        level in prop::sample::select(vec![Level::Clear, Level::Auth, Level::Crypt]),
+        sizes in prop::collection::vec((0usize..60_000, 0usize..60_000), 1..4),
+    ) {
+        let class = rxkad::Client::local(&keys(), "user", level).unwrap();
+        calls_by(&class, Faults { loss, double, late }, seed, &sizes);
+    }
+}
+
+/// Goal: a network that loses one packet in a hundred makes no call wait for time-outs.
+#[test]
+fn losses_cost_little() {
+    for seed in 1..6 {
+        let took = calls(Faults { loss: 1, ..NONE }, seed, &[(0, 4 << 20)]);
+        assert!(took < Duration::from_millis(1_200), "{took:?}");
+    }
+}
+
+/// Goal: a proven client may change its address, by a packet with the seal of its session. A packet
+/// without it changes nothing.
+#[test]
+fn a_proven_client_may_move() {
+    let (mut net, mut server, mut client) = (Net::new(NONE, 1), proving(), engine(Config::default()));
+    let class = rxkad::Client::local(&keys(), "user", Level::Auth).unwrap();
+    let connection = client.connect(net.now, SERVER, SERVICE, &class).unwrap();
+    let (mut echo, mut moved) = (Echo::default(), Vec::new());
+    for round in 0..2 {
+        let id = client.start(net.now, connection).unwrap().unwrap();
+        client.send(id, [Slice::from(vec![0; 4])], true).unwrap();
+        if round == 1 {
+            client.transmit(net.now, &mut moved);
+            break;
+        }
+        while client.take(id).is_ok_and(|read| !read.done) {
+            net.step(&mut client, &mut server);
+            echo.serve(&mut server);
+        }
+        client.finish(id);
+    }
+    let new = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 77), 9);
+    let datagram = moved.iter().find(|d| Header::parse(&d.head).unwrap().0.kind == Kind::Data).unwrap();
+    let (header, body) = (Header::parse(&datagram.head).unwrap().0, datagram.body.bytes());
+    let mut forged = body.to_vec();
+    forged[2] ^= 1;
+    assert!(server.knows(new, &header));
+    server.receive(net.now, new, &header, &mut forged);
+    echo.serve(&mut server);
+    assert!(sent(&mut server, net.now).iter().all(|(header, _)| header.call == 1));
+    server.receive(net.now, new, &header, &mut body.to_vec());
+    echo.serve(&mut server);
+    let mut out = Vec::new();
+    server.transmit(net.now, &mut out);
+    assert!(!out.is_empty() && out.iter().all(|datagram| datagram.to == new));
+    assert_eq!(server.debug_peers().map(|peer| peer.address).collect::<Vec<_>>(), [new]);
+}
+
+/// Goal: a ticket that expires ends its connection with the code for that.
+#[test]
+fn an_expired_ticket_ends_the_connection() {
+    let (mut net, mut server, mut client) = (Net::new(NONE, 1), proving(), engine(Config::default()));
+    let class = rxkad::Client::local(&keys(), "user", Level::Clear).unwrap();
+    let connection = client.connect(net.now, SERVER, SERVICE, &class).unwrap();
+    let id = client.start(net.now, connection).unwrap().unwrap();
+    client.send(id, [Slice::from(vec![0; 4])], true).unwrap();
+    let mut echo = Echo::default();
+    while client.take(id).is_ok_and(|read| !read.done) {
+        net.step(&mut client, &mut server);
+        echo.serve(&mut server);
+    }
+    client.finish(id);
+    // The tickets of `local` end in 2038.
+    net.now = Time(500_000_000_000_000);
+    let id = client.start(net.now, connection).unwrap().unwrap();
+    client.send(id, [Slice::from(vec![0; 4])], true).unwrap();
+    let mut out = Vec::new();
+    client.transmit(net.now, &mut out);
+    let (header, body) = (Header::parse(&out[0].head).unwrap().0, out[0].body.bytes());
+    server.receive(net.now, CLIENT, &header, &mut body.to_vec());
+    let answers = sent(&mut server, net.now);
+    let abort = answers.iter().find(|(header, _)| header.kind == Kind::Abort).unwrap();
+    assert_eq!(abort_code(&abort.1).unwrap(), code::KAD_EXPIRED);
 }
 
 /// Goal: a good network carries a large reply at the speed of its window, without a time-out.
