@@ -206,8 +206,8 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Goal: the same with clients that prove themselves, at each level. Challenges and responses are
-    /// lost, too.
+    /// Goal: the same with clients that prove themselves, at each level. Challenges and responses
+    /// are lost, too.
     #[test]
     fn bytes_of_proven_clients_arrive(
         seed: u64,
