@@ -26,7 +26,7 @@ use crate::security::{Outgoing, Session};
 const REORDERED: u64 = 3;
 /// The congestion window after a time-out.
 const AFTER_TIMEOUT: u32 = 2;
-/// Packets that are sealed at a time at least, where sealing costs something.
+/// Packets that are sealed at a time, where sealing costs something: as many as the cipher takes.
 const SEALED: u32 = 8;
 /// The packets of a reply whose end the receiver should acknowledge at once.
 const LARGE: u64 = 4;
@@ -310,7 +310,7 @@ impl Sender {
         let mut free = (room.saturating_sub(self.flying_or_lost()))
             .min(self.peer_window.saturating_sub(self.packets.len() as u32));
         if free > 0 && session.overhead().0 > 0 {
-            free = free.max(SEALED);
+            free = free.next_multiple_of(SEALED);
         }
         let mut packets = Vec::new();
         let mut seq = self.next();

@@ -82,12 +82,27 @@ impl Shared {
         Shared { schedule, iv: Zeroizing::new(*key), mask, level }
     }
 
-    /// The checksum of a packet's position. It is never 0.
-    fn checksum(&self, cid: u32, call: u32, seq: u32) -> u16 {
+    /// The block whose encryption has the checksum of a packet's position.
+    fn position(&self, cid: u32, call: u32, seq: u32) -> [u8; 8] {
         let position = (cid & CHANNEL_MASK) << 30 | seq & 0x3fff_ffff;
-        let block = (u64::from(call) << 32 | u64::from(position)) ^ self.mask;
-        let block = self.schedule.encrypt_block(block.to_be_bytes());
-        u16::from_be_bytes([block[4], block[5]]).max(1)
+        ((u64::from(call) << 32 | u64::from(position)) ^ self.mask).to_be_bytes()
+    }
+
+    /// The checksum of a packet's position.
+    fn checksum(&self, cid: u32, call: u32, seq: u32) -> u16 {
+        checksum_of(self.schedule.encrypt_block(self.position(cid, call, seq)))
+    }
+
+    /// Sets the checksums of packets. A chain of one block from 0 is the block alone, so the cipher
+    /// takes many at a time.
+    fn set_checksums(&self, packets: &mut [Outgoing]) {
+        let mut blocks: Vec<[u8; 8]> =
+            packets.iter().map(|packet| self.position(packet.cid, packet.call, packet.seq)).collect();
+        let mut places: Vec<&mut [u8]> = blocks.iter_mut().map(|block| &mut block[..]).collect();
+        self.schedule.encrypt_packets([0; 8], &mut places);
+        for (packet, block) in packets.iter_mut().zip(blocks) {
+            packet.checksum = checksum_of(block);
+        }
     }
 
     /// Bytes before the data, and the multiple that a packet's length has.
@@ -109,9 +124,7 @@ impl Shared {
     }
 
     fn seal(&self, packets: &mut [Outgoing]) {
-        for packet in packets.iter_mut() {
-            packet.checksum = self.checksum(packet.cid, packet.call, packet.seq);
-        }
+        self.set_checksums(packets);
         if self.level == Level::Clear {
             return;
         }
@@ -181,6 +194,11 @@ impl Shared {
             ..debug::Security::default()
         }
     }
+}
+
+/// The checksum in an encrypted block. It is never 0.
+fn checksum_of(block: [u8; 8]) -> u16 {
+    u16::from_be_bytes([block[4], block[5]]).max(1)
 }
 
 /// The checksum of a response, with 0 in the place of the checksum itself.
