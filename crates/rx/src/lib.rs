@@ -6,6 +6,14 @@
 //! strangers: it becomes a checked type once ([`packet`], [`xdr`]), and only checked types travel
 //! on.
 //!
+//! | module | content |
+//! |---|---|
+//! | [`xdr`], [`packet`] | bytes become checked types |
+//! | [`security`] | who the peer is, how its packets are protected |
+//! | [`engine`] | the protocol, without sockets, threads or a clock |
+//! | [`net`], [`shard`] | sockets and their threads |
+//! | [`endpoint`], [`call`] | services, and calls that a thread reads and writes |
+//!
 //! # Absent
 //! The calls of file servers and volume servers, and what their arguments mean.
 //!
