@@ -57,7 +57,6 @@ impl fmt::Display for Place {
 
 /// Why bytes can't be decoded, or values can't be encoded.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum Error {
     /// The input can't be read.
     #[error("{place}: the input can't be read")]
