@@ -50,8 +50,8 @@ impl Tx {
         self.txg
     }
 
-    /// True at the first call for an object with this handle. So an operation that changes an object
-    /// in several steps counts the change once.
+    /// True at the first call for an object with this handle. So an operation that changes an
+    /// object in several steps counts the change once.
     pub fn is_first(&self, object: ObjNum) -> bool {
         let mut counted = self.counted.lock();
         let first = !counted.contains(&object);

@@ -14,6 +14,11 @@ pub mod value;
 pub use table::{PROPS, Prop};
 pub use value::{OwnValues, Property, Source, Value};
 
+/// Longest value of a property, its NUL included (`ZFS_MAXPROPLEN`).
+pub const ZFS_MAXPROPLEN: usize = 8192;
+/// Longest name of a property, its NUL included (`ZAP_MAXNAMELEN`).
+pub(crate) const ZAP_MAXNAMELEN: usize = 256;
+
 /// The kind of a dataset, as a bit (`zfs_type_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]

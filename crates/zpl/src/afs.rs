@@ -2,7 +2,7 @@
 //!
 //! # Theory
 //! A volume of an AFS cell is a file system whose master node has the entry [`MARK`]. Clients of a
-//! cell keep what they have read until they are told that it changed, and compare versions of
+//! cell keep what they have read until the server reports a change, and compare versions of
 //! data. So each change of a node must change its version in the same transaction, whichever front
 //! end made it. That is why the ZPL does it (`write::update`), and not the file server.
 //!

@@ -1,5 +1,5 @@
-//! A send to a pipe. Both sides import the same image, which this program creates, and send the same
-//! snapshot.
+//! A send to a pipe. Both sides import the same image, which this program creates, and send the
+//! same snapshot.
 
 use super::knobs::{FORM, OBJ_MB, OBJS, RS, TITLE};
 use super::scrub::images;
@@ -18,8 +18,8 @@ use std::time::Instant;
 /// The snapshot that is sent.
 const SNAPSHOT: &str = "w@s";
 
-/// Creates the pool for the sends, and leaves it: `objs` objects of `obj_mb` MiB that lz4 compresses
-/// to a half.
+/// Creates the pool for the sends, and leaves it: `objs` objects of `obj_mb` MiB that lz4
+/// compresses to a half.
 pub(super) fn make(dir: &Path, knobs: &Knobs) -> Result<Answer> {
     let since = Instant::now();
     let (objs, len) = (knobs.number(OBJS)?, knobs.number(OBJ_MB)? << 20);
@@ -37,8 +37,8 @@ pub(super) fn make(dir: &Path, knobs: &Knobs) -> Result<Answer> {
     Ok(answer)
 }
 
-/// Sends the snapshot. The cache has only what an import reads. The program that reads the pipe does
-/// not count.
+/// Sends the snapshot. The cache has only what an import reads. The program that reads the pipe
+/// does not count.
 pub(super) fn send(dir: &Path, knobs: &Knobs) -> Result<Answer> {
     let title = knobs.word(TITLE)?;
     let bytes = (knobs.number(OBJS)? * knobs.number(OBJ_MB)?) << 20;

@@ -152,7 +152,8 @@ impl Stage {
     }
 }
 
-/// Imports the pool on images that another process created, and keeps them. Its caller removes them.
+/// Imports the pool on images that another process created, and keeps them. Its caller removes
+/// them.
 pub(super) fn import(images: Images, knobs: &Knobs) -> Result<Spa> {
     let found = discover(images.paths());
     images.keep();

@@ -461,6 +461,20 @@ impl Syncing<'_> {
         Ok(())
     }
 
+    /// Destroys the snapshots of a head that are later than the origin of a clone.
+    pub(super) fn destroy_snapshots_after(&mut self, clone: u64, head: u64) -> Result<()> {
+        let origin = self.ds(clone)?.prev_snap_obj;
+        loop {
+            let snap = self.ds(head)?.prev_snap_obj;
+            if snap == origin {
+                return Ok(());
+            }
+            let full = self.snapshot_name(snap)?;
+            let (_, name) = full.split_once('@').expect("a snapshot's name has an '@'");
+            self.destroy_snapshot(snap, name, &full, false)?;
+        }
+    }
+
     /// The full name of a snapshot, by its object.
     pub(crate) fn snapshot_name(&mut self, snap: u64) -> Result<String> {
         self.flush()?;

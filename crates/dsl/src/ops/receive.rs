@@ -786,18 +786,4 @@ impl Syncing<'_> {
         }
         Ok(())
     }
-
-    /// Destroys the snapshots of a head that are later than the origin of a clone.
-    fn destroy_snapshots_after(&mut self, clone: u64, head: u64) -> Result<()> {
-        let origin = self.ds(clone)?.prev_snap_obj;
-        loop {
-            let snap = self.ds(head)?.prev_snap_obj;
-            if snap == origin {
-                return Ok(());
-            }
-            let full = self.snapshot_name(snap)?;
-            let (_, name) = full.split_once('@').expect("a snapshot's name has an '@'");
-            self.destroy_snapshot(snap, name, &full, false)?;
-        }
-    }
 }

@@ -12,8 +12,7 @@
 use crate::error::Refusal;
 use crate::ops::props::{HAS_RECEIVED, HIDING, PropList, RECEIVED, SetAs, Setting};
 use crate::ops::receive::{RECEIVING, Received};
-use crate::prop::parse::ZAP_MAXNAMELEN;
-use crate::prop::{Prop, Value};
+use crate::prop::{Prop, Value, ZAP_MAXNAMELEN};
 use crate::sync::Syncing;
 use crate::{Error, Result};
 use dmu::zap::{Add, new_has_room};

@@ -1,15 +1,11 @@
 //! Parsing values as users write them: `10G`, `lz4`, `none`.
 
+pub use super::ZFS_MAXPROPLEN;
 use super::text::nicebytes;
-use super::{Kind, Prop, PropKind, Value, is_user_property};
+use super::{Kind, Prop, PropKind, Value, ZAP_MAXNAMELEN, is_user_property};
 use crate::error::PropError;
 use crate::ops::props::Setting;
 use ondisk::{SPA_MAXBLOCKSIZE, SPA_MINBLOCKSIZE, SPA_OLD_MAXBLOCKSIZE};
-
-/// Longest value of a property, its NUL included (`ZFS_MAXPROPLEN`).
-pub const ZFS_MAXPROPLEN: usize = 8192;
-/// Longest name of a property, its NUL included (`ZAP_MAXNAMELEN`).
-pub(crate) const ZAP_MAXNAMELEN: usize = 256;
 
 /// The dataset that a property is checked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -35,8 +35,8 @@ pub(crate) struct Queued {
 impl Queued {
     /// The operation for the next txg, if it is to be tried again there; otherwise it is settled.
     ///
-    /// It was refused for space that is about to become free, or because each of its datasets already
-    /// got a snapshot in this txg (`EAGAIN`).
+    /// It was refused for space that is about to become free, or because each of its datasets
+    /// already got a snapshot in this txg (`EAGAIN`).
     pub(crate) fn again(self, result: &dsl::Result<()>, waiting: u64) -> Result<Queued, Ticket> {
         match result {
             Err(Error::Refused { why: Refusal::NoSpace, .. }) if waiting > 0 && self.patience > 0 => {

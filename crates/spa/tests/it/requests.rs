@@ -112,7 +112,8 @@ fn a_snapshot_twice() {
 }
 
 /// Goal: names with the characters of the engine's own names are refused for everything new, and
-/// the engine's own directories can't be renamed. A snapshot `$ORIGIN` would be taken for the pool's.
+/// the engine's own directories can't be renamed. A snapshot `$ORIGIN` would be taken for the
+/// pool's.
 #[test]
 fn the_engines_names() {
     on_a_pool(|live| {

@@ -149,7 +149,8 @@ pub fn plan(caller: &Caller, dsl: &Dsl, room: Room<'_>, change: &DatasetChange) 
     }
 }
 
-/// Refuses names with `%` and `$`: they belong to the engine, and are never listed (`%recv`, `$MOS`).
+/// Refuses names with `%` and `$`: they belong to the engine, and are never listed (`%recv`,
+/// `$MOS`).
 ///
 /// # Errors
 /// * [`Reason::System`] (`EINVAL`): a new name contains `%`, or what is renamed or promoted; or a
