@@ -19,7 +19,10 @@ fn names() -> Vec<&'static str> {
 fn each_runs() {
     let dir = tempfile::tempdir().unwrap();
     for work in WORKLOADS.iter().filter(|w| !w.mounts()) {
+        // A scrub and a send find the image that the workload before them made.
+        let image = format!("image={}", work.name.trim_end_matches("-image"));
         let small = [
+            image.as_str(),
             "msecs=1",
             "threads=1,2",
             "obj_mb=1",
@@ -53,7 +56,7 @@ fn told() {
     let said = Workload::by_name("nonsense").unwrap_err().to_string();
     assert_eq!(
         said,
-        "there is no workload nonsense for peers; there are reads, storm, free, unmap, overwrite, scrub-image, scrub, fio, mail"
+        "there is no workload nonsense for peers; there are reads, storm, free, unmap, overwrite, scrub-image, scrub, send-image, send, fio, mail"
     );
     let refused = |name: &str, kind: Option<&str>| {
         Workload::by_name(name).unwrap().run(kind, Path::new("/"), &[]).is_err()
