@@ -15,7 +15,11 @@
 //! | [`endpoint`], [`call`] | services, and calls that a thread reads and writes |
 //!
 //! # Absent
-//! The calls of file servers and volume servers, and what their arguments mean.
+//! * The calls of file servers and volume servers, and what their arguments mean.
+//! * Shares of memory, workers and connections for each host. Until these exist, one stranger can
+//!   take all of them with incomplete requests and slow reads, so no server may face strangers.
+//! * Proof of an address beyond its first acknowledgement, and of a client's new address beyond one
+//!   sealed packet.
 //!
 //! # See
 //! OpenAFS: `src/rx`, `src/rxkad`. Linux: `net/rxrpc`.

@@ -226,6 +226,9 @@ impl Shard {
                 Event::Start(id) => {
                     if let (Some(info), Ok(read)) = (state.engine.info(id), state.engine.take(id)) {
                         starts.push((id, Request { info, body: read.bytes, complete: read.done }));
+                    } else {
+                        // It ended in the batch that began it. The next call of its channel waits.
+                        state.engine.finish(id);
                     }
                 }
                 Event::Readable(id) | Event::Writable(id) => {

@@ -235,7 +235,7 @@ impl Engine {
         let connection = self.slots[slot as usize].connection.as_deref_mut().expect("it was found");
         let channel = &mut connection.channels[at];
         if header.call < channel.number {
-            self.counts.debug.spurious += 1;
+            self.counts.debug.spurious = self.counts.debug.spurious.wrapping_add(1);
             return;
         }
         if header.call == channel.number && channel.call.is_none() {
@@ -287,7 +287,7 @@ impl Engine {
         let Some(call) = connection.channels[at].call.as_deref_mut() else { return };
         // A reply before the request is complete breaks the protocol.
         if call.number != header.call || !call.sender.closed() || !call.sender.started() {
-            self.counts.debug.spurious += 1;
+            self.counts.debug.spurious = self.counts.debug.spurious.wrapping_add(1);
             return;
         }
         (call.heard, call.progress) = (now, now);
@@ -296,7 +296,7 @@ impl Engine {
         let taken = call.receiver.take_packet(now, header.seq, header.serial, header.flags, body);
         self.counts.bytes[0] += body.len() as u64;
         if taken == Taken::Duplicate {
-            self.counts.debug.duplicates += 1;
+            self.counts.debug.duplicates = self.counts.debug.duplicates.wrapping_add(1);
         }
         if taken == Taken::Ready && call.program == Program::Running && !call.noticed {
             call.noticed = true;
@@ -307,7 +307,7 @@ impl Engine {
 
     fn ack(&mut self, now: Time, slot: u32, header: &Header, body: &[u8]) {
         let Ok(ack) = Ack::parse(body) else {
-            self.counts.debug.bogus += 1;
+            self.counts.debug.bogus = self.counts.debug.bogus.wrapping_add(1);
             return;
         };
         let connection = self.slots[slot as usize].connection.as_deref_mut().expect("it was found");
