@@ -274,7 +274,8 @@ impl SaRegistry {
     /// # Errors
     /// * [`Corrupt::Range`]: the value has a fault that [`AttrReg::from_disk`] lists.
     /// * [`Corrupt::Shape`]: a number has two registrations, or a known attribute has another
-    ///   length or, if it is one of the first sixteen, another number.
+    ///   length or, if it is one of the first sixteen, another number; or another attribute has one
+    ///   of the first sixteen numbers.
     pub fn register(&mut self, name: &[u8], value: u64) -> Result<()> {
         let reg = AttrReg::from_disk(value)?;
         let i = usize::from(reg.num.0);
@@ -290,6 +291,9 @@ impl SaRegistry {
         }
         if i >= self.regs.len() {
             self.regs.resize(i + 1, None);
+        }
+        if i < LEGACY && Attr::by_name(name).is_none_or(|attr| attr as usize != i) {
+            return Err(Corrupt::Shape { what: WHAT, why: "an attribute has the number of an older one" });
         }
         if i >= LEGACY && self.regs[i].is_some() {
             return Err(Corrupt::Shape { what: WHAT, why: "two attributes have one number" });

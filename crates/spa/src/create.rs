@@ -36,7 +36,7 @@ use zio::{ReadOptions, Workers, Zio};
 use crate::aux_devices::Asides;
 use crate::engine::parts::{Parts, Pipeline};
 use crate::engine::{PoolWriter, World};
-use crate::new_vdevs::{Claimed, Terms, begin_labels, claim};
+use crate::new_vdevs::{Claimed, LABEL_RESERVE, Terms, begin_labels, claim};
 use crate::pool_core::PoolCore;
 use crate::pool_core::state::Synced;
 use crate::sync::labels::SPA_VERSION;
@@ -99,7 +99,7 @@ pub fn create(new: &NewPool, begin: &Beginning<'_>, setting: &Setting<'_>) -> Re
         ..PoolConfig::new(&new.name, begin.version)
     };
     let failed = |e: Box<dyn std::error::Error + Send + Sync>| CreateError::Write(e.into());
-    begin_labels(&config, &claimed, TXG_INITIAL).map_err(|e| failed(e.into()))?;
+    begin_labels(&config, &claimed, TXG_INITIAL, LABEL_RESERVE).map_err(|e| failed(e.into()))?;
     let pipeline = pipeline(&config, &claimed, setting).map_err(failed)?;
     let parts = fill(pipeline, config, begin, setting.altroot.clone()).map_err(failed)?;
     parts.core.announce_versions("create", &setting.host.hostname);

@@ -344,16 +344,25 @@ pub(crate) const LABEL_RESERVE: usize = 8 << 10;
 
 /// Writes labels of devices that join a pool in `txg`, and empty uberblock rings
 /// (`vdev_label_init`).
+///
+/// The labels must have `reserve` free bytes. Without them, nothing is written.
 pub(crate) fn begin_labels(
     config: &PoolConfig,
     claimed: &Claimed,
     txg: Txg,
+    reserve: usize,
 ) -> Result<(), vdev::label::LabelWriteError> {
-    for (guid, device) in claimed {
-        let mut label = config.to_label(*guid, Txg(0)).expect("every claimed device is in the config");
+    let label = |guid: Guid| {
+        let mut label = config.to_label(guid, Txg(0)).expect("every claimed device is in the config");
         label.set("create_txg", ondisk::Value::Uint64(txg.0));
+        label
+    };
+    for (guid, device) in claimed {
+        LabelWriter::new(&**device).check(&label(*guid), reserve)?;
+    }
+    for (guid, device) in claimed {
+        let label = label(*guid);
         let writer = LabelWriter::new(&**device);
-        writer.check(&label, LABEL_RESERVE)?;
         writer.clear_rings()?;
         (0..LABELS).try_for_each(|l| writer.config(l, &label))?;
     }

@@ -216,7 +216,8 @@ impl Zap {
             Some((_, value)) => Some(value.as_u64().ok_or_else(|| self.corrupt(super::NOT_A_WORD))?),
             None => None,
         };
-        match old.unwrap_or(0).saturating_add_signed(delta) {
+        // A count that was once too low is stored as a negative one, and recovers from 0.
+        match old.unwrap_or(0).cast_signed().saturating_add(delta).max(0).cast_unsigned() {
             0 if old.is_some() => self.take(tx, v, name, Match::Exact),
             0 => Ok(()),
             new => self.put(tx, v, name, &Value::word(new), Put::Update),

@@ -531,8 +531,9 @@ pub struct SetProps {
 fn check_entry(dataset: &str, property: &str, source: SetAs) -> Result<()> {
     let longest = match source {
         SetAs::Local => property.len(),
-        // The received value must be one that a marker can hide later.
-        SetAs::Received => property.len() + HIDING.len(),
+        // A marker can hide the received value of a dataset later.
+        SetAs::Received if !dataset.contains('@') => property.len() + HIDING.len(),
+        SetAs::Received => property.len() + RECEIVED.len(),
     };
     let name = || property.to_owned();
     let why = if longest >= ZAP_MAXNAMELEN {

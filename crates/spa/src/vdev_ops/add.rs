@@ -13,7 +13,7 @@
 use dmu::Tx;
 use ondisk::{Ashift, RootedConfig, Txg, VdevConfig};
 
-use crate::new_vdevs::{Claimed, Claimer, NewVdev, Terms, begin_labels, claim};
+use crate::new_vdevs::{Claimed, Claimer, LABEL_RESERVE, NewVdev, Terms, begin_labels, claim};
 use crate::pool_core::PoolCore;
 use crate::pool_core::errors::{ShapeError, SyncError};
 use crate::vdev_ops::Vdevs;
@@ -92,7 +92,7 @@ impl Vdevs {
         }
         root.children.extend(tops.iter().cloned());
         self.core.reshaped(root, &claimed)?;
-        begin_labels(&config, &claimed, txg)?;
+        begin_labels(&config, &claimed, txg, LABEL_RESERVE)?;
         let mut tops = tops;
         self.core.change_pool(Box::new(move |core, tx| {
             tops.iter_mut().for_each(|top| born(top, tx.txg()));

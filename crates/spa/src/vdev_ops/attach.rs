@@ -48,7 +48,9 @@ use vdev::TxgRanges;
 use vdev::label::{LabelWriteError, LabelWriter};
 
 use crate::new_vdevs::geometry::leaf_asize;
-use crate::new_vdevs::{Claimed, Claimer, NewLeaf, TXG_INITIAL, Terms, begin_labels, claim_aux};
+use crate::new_vdevs::{
+    Claimed, Claimer, LABEL_RESERVE, NewLeaf, TXG_INITIAL, Terms, begin_labels, claim_aux,
+};
 use crate::pool_core::errors::{LifeError, ShapeError, SyncError};
 use crate::pool_core::pool_tasks::Change;
 use crate::txg::TXG_SIZE;
@@ -485,7 +487,10 @@ impl Vdevs {
         newcomer.join(config.root_mut());
         // A spare stays one until the txg that attaches it: labels of txg 0 belong to no pool.
         if !newcomer.labelled {
-            begin_labels(&config, &newcomer.claimed, self.core.txgs().open()).map_err(ShapeError::from)?;
+            // A replacement is as large as what it replaces, and must not be refused.
+            let reserve = if terms.replace { 0 } else { LABEL_RESERVE };
+            begin_labels(&config, &newcomer.claimed, self.core.txgs().open(), reserve)
+                .map_err(ShapeError::from)?;
         }
         let how = Joins { replace: terms.replace, sequential: terms.sequential };
         let me = Arc::clone(self);

@@ -55,9 +55,10 @@ fn long_property_names() {
             live.run(Box::new(InheritProp { name: "tank/a".into(), property, received: false }))
         };
         snapshot(live, &["tank/a@s"]).unwrap();
-        for name in ["tank/a", "tank/a@s"] {
-            set(name, 247, SetAs::Received).unwrap();
-            for (len, source) in [(248, SetAs::Received), (255, SetAs::Received), (256, SetAs::Local)] {
+        // A snapshot has no hidden values.
+        for (name, most) in [("tank/a", 247), ("tank/a@s", 249)] {
+            set(name, most, SetAs::Received).unwrap();
+            for (len, source) in [(most + 1, SetAs::Received), (255, SetAs::Received), (256, SetAs::Local)] {
                 assert!(matches!(refused(set(name, len, source)), Error::BadProperty { .. }), "{len}");
             }
             set(name, 255, SetAs::Local).unwrap();
