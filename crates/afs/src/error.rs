@@ -58,6 +58,12 @@ impl fmt::Display for Place {
 /// Why bytes can't be decoded, or values can't be encoded.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
+    /// The file system of a volume can't be read or changed.
+    #[error("the file system of the volume")]
+    FileSystem {
+        /// The cause.
+        source: Box<zpl::Error>,
+    },
     /// The input can't be read.
     #[error("{place}: the input can't be read")]
     Read {

@@ -1,4 +1,4 @@
-//! The formats of AFS: what file servers, volume servers and their clients exchange and store.
+//! AFS: volumes in pools, and what file servers, volume servers and their clients exchange.
 //!
 //! # Theory
 //! Each format is a module that turns bytes into checked types and back. Its input comes from
@@ -12,10 +12,11 @@
 //! * [`calls`] has the calls of each service, with their arguments and replies.
 //! * [`errors`] has the numbers by which calls fail.
 //! * [`config`], [`partition`] and [`volume_name`] are what administrators write.
+//! * [`volume`] maps volumes on file systems of a pool, and restores and makes their dumps.
 //! * [`types`] has identifiers and structures of several formats. [`wire`] lays them out in calls.
 //!
 //! # Absent
-//! Sockets, pools, and the behaviour of a server.
+//! Sockets, and the behaviour of a server.
 //!
 //! # See
 //! OpenAFS: `src/volser`, `src/dir`, `src/libacl`, `src/fsint`.
@@ -29,6 +30,7 @@ mod error;
 pub mod errors;
 pub mod partition;
 pub mod types;
+pub mod volume;
 pub mod volume_name;
 pub mod wire;
 

@@ -21,8 +21,12 @@
 //! | 16 | 8 | time of the last change by the server, in seconds since 1970 |
 //! | 24 | | directories: the access list, in the file server's form |
 //!
+//! The master node has the header of the volume, too: the entry `POOLHOUSE_AFS_HEADER`.
+//!
 //! # Absent
-//! Access lists, callbacks and the numbers of vnodes are the file server's.
+//! * Access lists, callbacks and the numbers of vnodes are the file server's.
+//! * The intent log has no authors. A file that a replay makes has its directory's author.
+//! * A volume of another layout is a file system without status.
 
 use crate::{FileSystem, Node, Result, Time};
 use dmu::Tx;
@@ -32,8 +36,10 @@ use ondisk::{Corrupt, ObjNum};
 
 /// The entry of the master node that marks a volume. Its value is [`LAYOUT`].
 pub(crate) const MARK: &str = "POOLHOUSE_AFS";
+/// The entry of the master node with the header of a volume.
+pub(crate) const HEADER: &str = "POOLHOUSE_AFS_HEADER";
 /// The layout that this release writes and reads.
-const LAYOUT: u32 = 1;
+pub(crate) const LAYOUT: u32 = 1;
 /// Bytes before the access list.
 const HEAD: usize = 24;
 /// Longest access list in bytes.
@@ -107,7 +113,7 @@ impl AfsStatus {
 
     /// That of a new file. A new directory gets a copy of its parent's access list.
     pub(crate) fn of_new(parent: &Node, directory: bool, author: Option<AfsUser>, now: Time) -> Result<Self> {
-        let above = parent.afs_status()?.unwrap_or_default();
+        let above = parent.afs_status_to_change()?.unwrap_or_default();
         Ok(Self {
             author: author.unwrap_or(above.author),
             data_version: 0,
@@ -139,6 +145,15 @@ impl FileSystem {
         FileSystem(self.0.clone(), Some(user))
     }
 
+    /// The header of the volume, in the file server's form; `None` if it has none yet.
+    ///
+    /// # Errors
+    /// * [`crate::Error::Dmu`]: the master node can't be read.
+    pub fn afs_header(&self) -> Result<Option<Vec<u8>>> {
+        let Some(value) = self.master().lookup(HEADER.as_bytes())? else { return Ok(None) };
+        Ok(Some(value.iter().map(|byte| byte as u8).collect()))
+    }
+
     pub(crate) fn afs_author(&self) -> Option<AfsUser> {
         self.1
     }
@@ -150,6 +165,15 @@ impl FileSystem {
 }
 
 impl Node {
+    /// The status, if a change is to change it. A malformed one stays as it is: it must not keep a
+    /// user from changing or removing the file.
+    pub(crate) fn afs_status_to_change(&self) -> Result<Option<AfsStatus>> {
+        match self.afs_status() {
+            Err(crate::Error::Corrupt { .. }) => Ok(None),
+            status => status,
+        }
+    }
+
     /// What an AFS volume keeps with this file; `None` outside of volumes.
     ///
     /// # Errors

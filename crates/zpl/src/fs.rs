@@ -161,7 +161,7 @@ impl FileSystem {
         let sa_master = if version >= ZPL_VERSION_SA { object("SA_ATTRS")? } else { None };
         let inner = Arc::new(Inner {
             os: os.clone(),
-            afs: version >= ZPL_VERSION_SA && number(afs::MARK)?.is_some(),
+            afs: version >= ZPL_VERSION_SA && number(afs::MARK)? == Some(afs::LAYOUT.into()),
             version: AtomicU64::new(version),
             root,
             norm,

@@ -48,8 +48,8 @@ pub use path::Paths;
 pub use rollback_diff::{RollbackDiff, compare};
 pub use space::{Space, SpaceKind};
 pub use write::{
-    AclInherit, AclMode, Atime, CloneRange, Kind, NewFile, Orphans, Place, Policies, Policy, Rename, SetAttr,
-    SetXattr, replay,
+    AFS_HEADER_MAX, AclInherit, AclMode, Atime, CloneRange, Kind, NewFile, Orphans, Place, Plant,
+    PlantedEntry, Policies, Policy, Rename, SetAttr, SetXattr, replay,
 };
 
 pub use zil::{LogPolicy, SyncMode, Zilog};

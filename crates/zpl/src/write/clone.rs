@@ -190,6 +190,10 @@ impl FileSystem {
             let mut piece = || -> Result<()> {
                 self.check_bytes(w, Payers::from(target.attr()))?;
                 let tx = w.logged_tx(Need::growing(ATTR_BYTES + n))?;
+                if done > 0 {
+                    // The first piece has counted the operation.
+                    tx.is_first(target.object());
+                }
                 if std::mem::take(&mut grow) {
                     let size = u32::try_from(*block).expect("a block is at most 16 MiB");
                     target.dn.set_block_size(&tx, size)?;

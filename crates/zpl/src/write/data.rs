@@ -121,6 +121,10 @@ impl FileSystem {
             let piece = &data[done..done + n];
             self.check_bytes(w, Payers::from(node.attr()))?;
             let tx = w.logged_tx(Need::growing(n as u64 + ATTR_BYTES))?;
+            if done > 0 {
+                // The first piece has counted the operation.
+                tx.is_first(node.object());
+            }
             w.or_unlogged(&tx, self.write_piece(w, node, &tx, (at, piece), grow.take(), kill))?;
             done += n;
         }

@@ -20,7 +20,7 @@ use ondisk::znode::{Pflags, ZNODE_SIZE};
 use ondisk::{DmuType, ObjNum};
 
 /// Longest target of a symbolic link with its NUL, in bytes: Linux's limit (`PATH_MAX`).
-const TARGET_MAX: usize = 4096;
+pub(super) const TARGET_MAX: usize = 4096;
 /// Estimate of what creating a file dirties, in bytes: its dnode, and its share of directory
 /// blocks.
 pub(super) const MAKE_BYTES: u64 = 2048;

@@ -151,8 +151,10 @@ impl FileSystem {
         let mut changes = Changes::default();
         let r = f(&node, &mut changes)?;
         if !changes.list.is_empty() {
-            if self.is_afs() && !changes.is_access() && matches!(node.store, Store::Sa(_)) {
-                let status = node.afs_status()?.unwrap_or_default();
+            if self.is_afs()
+                && !changes.is_access()
+                && let Some(status) = node.afs_status_to_change()?
+            {
                 let contents = changes.contents && tx.is_first(object);
                 let status = status.changed(contents, self.afs_author(), w.now());
                 changes.bytes(Sa::Afs, status.encode());

@@ -2,6 +2,7 @@
 
 use crate::rig::Rig;
 use ondisk::ObjNum;
+use ondisk::sa::Attr;
 use zpl::{
     AfsRoot, AfsStatus, Error, FileSystem, Kind, NewFile, NewFileSystem, Place, Policy, Rename, SetAttr,
 };
@@ -78,6 +79,9 @@ fn versions() {
     rig.fs.write(file, 0, b"more", false).unwrap();
     assert_eq!((version(&fs, file), status(&fs, file).author), (3, 12));
 
+    rig.fs.write(file, 0, &vec![1; 3 << 20], false).unwrap();
+    assert_eq!(version(&fs, file), 4, "a write in several transactions is one operation");
+
     let all: Vec<AfsStatus> = [ROOT, dir, file].map(|object| status(&fs, object)).to_vec();
     drop(fs);
     let rig = rig.again(Policy::default());
@@ -106,6 +110,30 @@ fn births() {
     let plain = Rig::new();
     let made = plain.fs.create(plain.fs.root(), b"f", &NewFile::new(Kind::Regular, 0o644)).unwrap();
     assert!(!plain.fs.is_afs() && plain.fs.node(made.object).unwrap().afs_status().unwrap().is_none());
+}
+
+/// Goal: a malformed status keeps no user from changing and removing the file, or from using the
+/// directory.
+#[test]
+fn damaged() {
+    let rig = volume();
+    let dir = make(&rig.fs, ROOT, "d", Kind::Directory, 259);
+    let file = make(&rig.fs, dir, "f", Kind::Regular, 258);
+    for object in [dir, file] {
+        let fs = rig.fs.clone();
+        rig.pool.meddle(move |_, tx| {
+            let node = fs.node(object).unwrap();
+            fs.sa().set(node.dnode(), tx, &[(Attr::Afs, Some(&[9, 9]))]).unwrap();
+        });
+        rig.fs.set_attr(file, &SetAttr { permissions: Some(0o600), ..SetAttr::default() }).unwrap();
+        assert!(rig.fs.node(object).unwrap().afs_status().is_err());
+    }
+    rig.fs.write(file, 0, b"contents", false).unwrap();
+    let new = make(&rig.fs, dir, "g", Kind::Regular, 260);
+    assert_eq!(version(&rig.fs, new), 0);
+    rig.fs.rename((dir, b"g"), (ROOT, b"g"), Rename::Replace).unwrap();
+    rig.fs.unlink(dir, b"f").unwrap();
+    rig.fs.rmdir(ROOT, b"d").unwrap();
 }
 
 /// Goal: a malformed status is an error.

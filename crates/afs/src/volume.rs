@@ -1,0 +1,103 @@
+//! Volumes as file systems of a pool: vnodes are objects, and dumps are restored and made.
+//!
+//! # Theory
+//! A vnode and its object have numbers that differ by a constant ([`object`]), so both have the
+//! same parity: directories are odd. The uniquifier is the generation of the file. What a file has
+//! no field for is in its AFS status ([`zpl::AfsStatus`]), and the header of the volume is in the
+//! master node.
+//!
+//! A restore makes files as the dump names them, and checks at its end that directories name only
+//! vnodes of the dump. Until then the caller shows the file system to no other user, and destroys
+//! it after an error.
+//!
+//! # Absent
+//! * Incremental dumps.
+//! * The blob of a directory is made for each dump. It is not kept.
+
+mod dump;
+mod restore;
+
+pub use dump::dump;
+pub use restore::restore;
+
+use ondisk::ObjNum;
+use zpl::{AfsRoot, AfsStatus, NewFileSystem};
+
+use crate::acl::Acl;
+use crate::dump::{Event, Header, Reader, Span, VolumeHeader, Writer};
+use crate::types::{PrincipalId, Unique, Vnode};
+use crate::{Error, Result};
+
+/// The object of vnode 0. Those before the root's belong to the file system itself.
+const FIRST: u64 = 256;
+
+/// The object of a vnode.
+pub fn object(vnode: Vnode) -> ObjNum {
+    ObjNum(FIRST + u64::from(vnode.0))
+}
+
+/// The vnode of an object; `None` if the object is none.
+pub fn vnode(object: ObjNum) -> Option<Vnode> {
+    let number = object.0.checked_sub(FIRST).filter(|number| *number > 0)?;
+    u32::try_from(number).ok().map(Vnode)
+}
+
+/// An id as the owner or group of a file. Groups have negative ids.
+fn owner(id: i32) -> u32 {
+    id.cast_unsigned()
+}
+
+/// The contents of a new volume. Its root directory admits administrators only.
+///
+/// `now` is the time of creation: seconds since 1970, and nanoseconds.
+pub fn new_volume(now: (u64, u64)) -> NewFileSystem {
+    let status = AfsStatus {
+        author: PrincipalId::default().0,
+        data_version: 0,
+        server_mtime: now.0,
+        access_list: Acl::of_new_volume().to_compact(),
+    };
+    let root = AfsRoot { object: object(Vnode::ROOT), generation: Unique(1).0.into(), status };
+    NewFileSystem { afs: Some(root), ..NewFileSystem::new(now) }
+}
+
+/// The stored form of a volume's header: a dump without vnodes.
+fn header_bytes(header: &VolumeHeader) -> Result<Vec<u8>> {
+    let mut writer = Writer::new(Vec::new());
+    let spans = vec![Span::default()];
+    writer.header(&Header { volume: header.id, name: header.name.clone(), spans })?;
+    writer.volume(header)?;
+    writer.end()
+}
+
+/// Stores the header of a volume.
+///
+/// # Errors
+/// * [`Error::TooLong`], [`Error::Shape`]: a dump can't have this header.
+/// * [`Error::FileSystem`]: it can't be stored.
+pub fn set_header(fs: &zpl::FileSystem, header: &VolumeHeader) -> Result<()> {
+    Ok(fs.set_afs_header(&header_bytes(header)?)?)
+}
+
+/// The header of a volume; `None` if it has none yet.
+///
+/// # Errors
+/// * [`Error::FileSystem`]: it can't be read.
+/// * The errors of [`Reader::next_event`]: it is malformed.
+pub fn header(fs: &zpl::FileSystem) -> Result<Option<VolumeHeader>> {
+    let Some(bytes) = fs.afs_header()? else { return Ok(None) };
+    let mut reader = Reader::new(&bytes[..]);
+    loop {
+        match reader.next_event()? {
+            Event::Volume(header) => return Ok(Some(*header)),
+            Event::End => return Ok(None),
+            _ => {}
+        }
+    }
+}
+
+impl From<zpl::Error> for Error {
+    fn from(source: zpl::Error) -> Self {
+        Self::FileSystem { source: Box::new(source) }
+    }
+}

@@ -1,0 +1,5 @@
+//! Volumes in pools.
+
+#![allow(clippy::unwrap_used)]
+
+mod volume;
