@@ -344,6 +344,8 @@ result = unittest.TextTestRunner(verbosity=2, stream=sys.stdout).run(test_integr
 sys.exit(not result.wasSuccessful())' || code=1
   zpool export -af
   kill "$(cat "$keys/pid")"
+  # While it is there, so are its copies of the mounts of the pools outside.
+  while pkill -f -- "--run-dir $POOLHOUSE_RUN_DIR"; do sleep 0.1; done
   return $code
 }
 

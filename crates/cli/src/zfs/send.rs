@@ -310,13 +310,18 @@ fn saved(cx: &mut Cx, options: Options, name: &str) -> Outcome {
 }
 
 /// Sends the rest of an interrupted stream (`zfs_send_resume`).
+///
+/// A failure exits with 255, because libzfs's -1 is the exit code of this form of the command.
 fn resume(cx: &mut Cx, options: Options, token: &str) -> Outcome {
     check_output(cx, &options)?;
     match stream::token::decode(token) {
-        Ok(list) => resumed(cx, options, &list),
+        Ok(list) => match resumed(cx, options, &list) {
+            Ok(1) | Err(Stop::Fail(1)) => Err(Stop::Fail(255)),
+            outcome => outcome,
+        },
         Err(error) => {
             writeln!(cx.err, "cannot resume send: {error}");
-            Ok(1)
+            Err(Stop::Fail(255))
         }
     }
 }

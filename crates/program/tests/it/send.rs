@@ -197,10 +197,12 @@ const TOKEN: &str = concat!(
 #[test]
 fn tokens() {
     let other = Sender::of("single-lz4", "");
-    let gone = other.bad(&format!("zfs send -t {TOKEN}")).1;
-    assert_eq!(gone, "cannot resume send: 'send-src/fs@a' used in the initial send no longer exists\n");
-    let spoiled = other.bad(&format!("zfs send -t {}", TOKEN.replace('7', "8"))).1;
+    let gone = other.bad(&format!("zfs send -t {TOKEN}"));
+    let said = "cannot resume send: 'send-src/fs@a' used in the initial send no longer exists\n";
+    assert_eq!(gone, (255, said.to_owned()));
+    let (code, spoiled) = other.bad(&format!("zfs send -t {}", TOKEN.replace('7', "8")));
     assert!(spoiled.starts_with("cannot resume send: resume token is corrupt ("), "{spoiled}");
+    assert_eq!(code, 255);
     let (code, both) = other.bad(&format!("zfs send -t {TOKEN} -i @one"));
     assert!(code == 2 && both.starts_with("invalid flags combined with -t\n"), "{both}");
     // The pool is only in the whole set of fixtures.
