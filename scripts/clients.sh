@@ -314,13 +314,13 @@ bzfs_tests() {
     { python3 -m pip download -q --no-deps --no-binary bzfs -d "$programs/sdist" bzfs==1.25.0 && tar -xzf "$programs/sdist/bzfs-1.25.0.tar.gz" -C "$programs"; } \
       >"$report/pip-bzfs-tests.log" 2>&1 || { missing "the source of bzfs 1.25.0: $report/pip-bzfs-tests.log"; return; }
   fi
-  unshare -m -n --propagation private bash -c "$(declare -f bzfs_tests_inside); bzfs_tests_inside '$room/ssh' '$source'" \
+  unshare -m -n -p -f --kill-child --mount-proc --propagation private bash -c "$(declare -f bzfs_tests_inside); bzfs_tests_inside '$room/ssh' '$source'" \
     >"$report/bzfs.tests" 2>&1 || { wrong "a test failed: $report/bzfs.tests"; return; }
   [ "$(sed -n 's/^Ran \([0-9]*\) tests.*/\1/p' "$report/bzfs.tests")" -ge 239 ] || wrong "some tests are missing: $report/bzfs.tests"
 }
 
 # In namespaces of their own the tests have port 22, and write to a home that is gone afterwards. They
-# have a daemon there, whose mounts they see.
+# have a daemon there, whose mounts they see. All their processes end with them.
 bzfs_tests_inside() { # FOLDER SOURCE
   local keys=$1/keys bin=$1/bin home
   # They call sudo, also as root. The real one would not keep the environment.
@@ -332,7 +332,7 @@ bzfs_tests_inside() { # FOLDER SOURCE
   mount -t tmpfs none /run && mkdir -m 755 /run/sshd && ip link set lo up && rm -rf "$home/.ssh" && mkdir -m 700 "$home/.ssh" || return
   ssh-keygen -q -t rsa -N '' -f "$home/.ssh/id_rsa" && ssh-keygen -q -t ed25519 -N '' -f "$keys/host" || return
   cp "$home/.ssh/id_rsa.pub" "$home/.ssh/authorized_keys"
-  /usr/sbin/sshd -f /dev/null -h "$keys/host" -o PidFile="$keys/pid" -o UsePAM=no -o StrictModes=no \
+  /usr/sbin/sshd -f /dev/null -h "$keys/host" -o PidFile=none -o UsePAM=no -o StrictModes=no \
     -o SetEnv="PATH=$PATH POOLHOUSE_RUN_DIR=$POOLHOUSE_RUN_DIR" || return
   local code=0
   cd "$2" && bzfs_test_mode=functional python3 -c '
@@ -343,9 +343,6 @@ from bzfs_tests.itest import test_integrations
 result = unittest.TextTestRunner(verbosity=2, stream=sys.stdout).run(test_integrations.suite())
 sys.exit(not result.wasSuccessful())' || code=1
   zpool export -af
-  kill "$(cat "$keys/pid")"
-  # While it is there, so are its copies of the mounts of the pools outside.
-  while pkill -f -- "--run-dir $POOLHOUSE_RUN_DIR"; do sleep 0.1; done
   return $code
 }
 
