@@ -1,7 +1,7 @@
 //! A scrub. Both sides import and scrub the same image, which this program creates.
 
-use super::knobs::{DISKS, IMAGE, OBJ_MB, OBJS, RS, TITLE};
-use super::stage::{Stage, import, noise};
+use super::knobs::{DISKS, IMAGE, OBJ_MB, OBJS, TITLE};
+use super::stage::{CHUNK, Stage, import, noise, pass};
 use super::{Answer, Knobs};
 use crate::images::Images;
 use crate::measure::process_cpu;
@@ -21,13 +21,8 @@ pub(super) fn images(dir: &Path, knobs: &Knobs) -> Result<Images> {
 /// compress.
 pub(super) fn make(dir: &Path, knobs: &Knobs) -> Result<Answer> {
     let since = Instant::now();
-    let (objs, len) = (knobs.number(OBJS)?, knobs.number(OBJ_MB)? << 20);
     let stage = Stage::on(images(dir, knobs)?, knobs)?;
-    let data = noise(super::stage::CHUNK, 5);
-    for _ in 0..objs {
-        let dnode = stage.object(knobs.number(RS)?)?;
-        stage.put_all(&dnode, len, &data)?;
-    }
+    stage.put_objects(knobs, &noise(CHUNK, 5))?;
     stage.sync()?;
     stage.leave()?;
     let mut answer = Answer::default();
@@ -39,7 +34,6 @@ pub(super) fn make(dir: &Path, knobs: &Knobs) -> Result<Answer> {
 ///
 /// The time is from the request until the transaction group that ends the scrub is on disk.
 pub(super) fn scrub(dir: &Path, knobs: &Knobs) -> Result<Answer> {
-    let title = knobs.word(TITLE)?;
     let bytes = (knobs.number(OBJS)? * knobs.number(OBJ_MB)?) << 20;
     let spa = import(images(dir, knobs)?, knobs)?;
     let live = spa.writer().context("it was imported for writing")?;
@@ -57,11 +51,7 @@ pub(super) fn scrub(dir: &Path, knobs: &Knobs) -> Result<Answer> {
         phys.examined
     );
     live.export()?;
-    let mut answer = Answer::default();
-    answer.put(title, "s", wall_s);
-    answer.put(title, "cpu_s", cpu_s);
-    answer.put(title, "mb_s", bytes as f64 / wall_s / 1e6);
-    Ok(answer)
+    pass(knobs, wall_s, cpu_s)
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! A send to a pipe. Both sides import the same image, which this program creates, and send the
 //! same snapshot.
 
-use super::knobs::{FORM, OBJ_MB, OBJS, RS, TITLE};
+use super::knobs::{FORM, TITLE};
 use super::scrub::images;
-use super::stage::{CHUNK, Stage, import};
+use super::stage::{CHUNK, Stage, import, pass};
 use super::{Answer, Knobs};
 use crate::images::POOL;
 use crate::making::pattern;
@@ -22,13 +22,8 @@ const SNAPSHOT: &str = "w@s";
 /// compresses to a half.
 pub(super) fn make(dir: &Path, knobs: &Knobs) -> Result<Answer> {
     let since = Instant::now();
-    let (objs, len) = (knobs.number(OBJS)?, knobs.number(OBJ_MB)? << 20);
     let stage = Stage::compressed(images(dir, knobs)?, knobs, "lz4")?;
-    let data = pattern();
-    for _ in 0..objs {
-        let dnode = stage.object(knobs.number(RS)?)?;
-        stage.put_all(&dnode, len, &data[..CHUNK])?;
-    }
+    stage.put_objects(knobs, &pattern()[..CHUNK])?;
     let names = vec![format!("{POOL}/{SNAPSHOT}")];
     stage.live().run(Box::new(Snapshot { names, ..Snapshot::default() }))?;
     stage.leave()?;
@@ -40,8 +35,6 @@ pub(super) fn make(dir: &Path, knobs: &Knobs) -> Result<Answer> {
 /// Sends the snapshot. The cache has only what an import reads. The program that reads the pipe
 /// does not count.
 pub(super) fn send(dir: &Path, knobs: &Knobs) -> Result<Answer> {
-    let title = knobs.word(TITLE)?;
-    let bytes = (knobs.number(OBJS)? * knobs.number(OBJ_MB)?) << 20;
     let forms = match knobs.word(FORM)? {
         "plain" => Forms::default(),
         "compressed" => Forms { compressed: true, ..Forms::default() },
@@ -58,11 +51,7 @@ pub(super) fn send(dir: &Path, knobs: &Knobs) -> Result<Answer> {
     let (wall_s, cpu_s) = (since.elapsed().as_secs_f64(), process_cpu() - cpu);
     ensure!(reader.wait()?.success(), "the reader of the pipe failed");
     live.export()?;
-    let mut answer = Answer::default();
-    answer.put(title, "s", wall_s);
-    answer.put(title, "cpu_s", cpu_s);
-    answer.put(title, "mb_s", bytes as f64 / wall_s / 1e6);
-    Ok(answer)
+    pass(knobs, wall_s, cpu_s)
 }
 
 #[cfg(test)]

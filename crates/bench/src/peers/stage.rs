@@ -1,7 +1,7 @@
 //! A new pool with one file system, for a workload on the engine, and threads that work for a time.
 
-use super::Knobs;
-use super::knobs::{ASHIFT, CACHE_MB, DELAY_US, MSECS, PREFILL, SIZE_MB};
+use super::knobs::{ASHIFT, CACHE_MB, DELAY_US, MSECS, OBJ_MB, OBJS, PREFILL, RS, SIZE_MB, TITLE};
+use super::{Answer, Knobs};
 use crate::images::{Geometry, Images, POOL};
 use crate::measure::process_cpu;
 use anyhow::{Context, Result};
@@ -101,6 +101,15 @@ impl Stage {
         Ok(())
     }
 
+    /// Creates `objs` objects of `obj_mb` MiB.
+    pub(super) fn put_objects(&self, knobs: &Knobs, data: &[u8]) -> Result<()> {
+        for _ in 0..knobs.number(OBJS)? {
+            let dnode = self.object(knobs.number(RS)?)?;
+            self.put_all(&dnode, knobs.number(OBJ_MB)? << 20, data)?;
+        }
+        Ok(())
+    }
+
     /// Reads the first `len` bytes of an object, so that they are cached.
     pub(super) fn read_all(&self, dnode: &Dnode, len: u64) -> Result<()> {
         let mut buf = vec![0; CHUNK];
@@ -163,6 +172,16 @@ pub(super) fn import(images: Images, knobs: &Knobs) -> Result<Spa> {
     let (host, resources) = (Host::of_system(), Resources::of_system(POOL));
     import_for_writing(candidate, &options, None, &host, &SystemClock, resources)
         .map_err(|e| anyhow::anyhow!("import it: {e:?}"))
+}
+
+/// The answer of a pass over all objects of a pool: wall and CPU time in seconds, and the rate.
+pub(super) fn pass(knobs: &Knobs, wall_s: f64, cpu_s: f64) -> Result<Answer> {
+    let (mut answer, title) = (Answer::default(), knobs.word(TITLE)?);
+    let bytes = (knobs.number(OBJS)? * knobs.number(OBJ_MB)?) << 20;
+    answer.put(title, "s", wall_s);
+    answer.put(title, "cpu_s", cpu_s);
+    answer.put(title, "mb_s", bytes as f64 / wall_s / 1e6);
+    Ok(answer)
 }
 
 /// A small random number generator (xorshift).

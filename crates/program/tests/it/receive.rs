@@ -448,3 +448,21 @@ fn what_is_in_use_stays() {
     let words = "warning: cannot send 'tank/home': target is busy; if a filesystem, it must not be mounted\n";
     assert_eq!(told, words);
 }
+
+/// Goal: an increment into a dataset whose name leaves no space for the engine's own child is
+/// refused at once, and the pool can be imported again. A whole stream is received there.
+#[test]
+fn a_name_without_space() {
+    let Some(receiver) = Receiver::new() else { return };
+    let daemon = &receiver.daemon;
+    daemon.good("zfs snapshot tank/home@2");
+    receiver.stream("zfs send -i @1 tank/home@2", "more");
+    let name = format!("tank/{}/{}", "a".repeat(120), "b".repeat(124));
+    daemon.good(&format!("zfs create -o mountpoint=none {}", name.rsplit_once('/').expect("a parent").0));
+    assert_eq!(receiver.from("full", &format!("zfs receive -u {name}")), (0, String::new()));
+    let (code, told) = receiver.from("more", &format!("zfs receive -u {name}"));
+    assert!(code == 1 && told.contains("too long"), "{told}");
+    daemon.good("zpool export tank");
+    daemon.good(&format!("zpool import -d {} tank", receiver.dir.path().display()));
+    daemon.good(&format!("zfs destroy -r {name}"));
+}

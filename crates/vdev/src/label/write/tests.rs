@@ -42,6 +42,11 @@ fn a_config_must_fit() {
     config.set("comment", ondisk::Value::String(vec![b'x'; PHYS_SIZE as usize]));
     let refused = LabelWriter::new(&device).config(0, &config);
     assert!(matches!(refused, Err(LabelWriteError::TooLarge { .. })));
+    let mut config = Nvlist::new();
+    config.set("comment", ondisk::Value::String(vec![b'x'; PHYS_SIZE as usize - 4096]));
+    let writer = LabelWriter::new(&device);
+    writer.check(&config, 1024).unwrap();
+    assert!(matches!(writer.check(&config, 8192), Err(LabelWriteError::TooLarge { .. })));
     assert!(read(&device, 0, 256 << 10).iter().all(|b| *b == 0));
 }
 
