@@ -534,7 +534,9 @@ impl Zio {
                 Err(e) => wrong = Some(e),
             }
         }
-        let failure = if f.speculative { attempts.let_be() } else { attempts.give_up() };
+        // Another block may be there by now; then no device is at fault.
+        let unsure = f.speculative || options.has(IoFlags::MAY_BE_STALE);
+        let failure = if unsure { attempts.let_be() } else { attempts.give_up() };
         Err(match wrong {
             Some(source) => Error::Checksum { bookmark, dva, source },
             None => Error::Io { bookmark, dva, unread: failure.unread, source: failure.io.map(Arc::new) },

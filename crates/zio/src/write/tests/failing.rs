@@ -281,6 +281,21 @@ fn needed_reads_wait() {
     }
 }
 
+/// Goal: a read with a pointer that may be stale counts no checksum error against a device when it
+/// fails, since the place may have another block. The read after it, with a newer pointer, does.
+#[test]
+fn a_stale_pointer_is_no_fault_of_a_device() {
+    let b = bench(1);
+    let reqs = vec![req(noise(8192), WritePolicy::PLAIN)];
+    let bp = b.zio.write_batch(Txg(4), reqs, &b.zio.workers()).unwrap()[0];
+    b.devices[0].inject(Fault::Corrupt { range: LABEL_START_SIZE..LABEL_START_SIZE + SLOT });
+    let errors = || b.zio.tree().describe().children[0].stats.checksum_errors;
+    assert!(b.zio.read(&bp, &BOOKMARK, &READ.with(IoFlags::MAY_BE_STALE)).is_err());
+    assert_eq!(errors(), 0);
+    assert!(b.zio.read(&bp, &BOOKMARK, &READ).is_err());
+    assert_eq!(errors(), 1);
+}
+
 /// Goal: log writes to a device that was given up and is available again do not count as durable,
 /// until a txg is. Log writes from before never do.
 #[test]
