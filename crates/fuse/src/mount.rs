@@ -412,6 +412,8 @@ impl Mount {
                 (Err(error), Detach::Force) if error.is_busy() => self.detach(&place, Detach::Lazy)?,
                 (result, _) => result?,
             }
+            // Before the place is released: the next thread that unmounts must see it.
+            self.detached.store(true, Ordering::Release);
         }
         self.left();
         match how {
@@ -510,6 +512,8 @@ impl Mount {
         match self.mount.find(&self.target)? {
             Found::At(place) => Ok(Some(place)),
             Found::Gone => Ok(None),
+            // Another thread was quicker, and another mount may have its numbers.
+            Found::Hidden if self.is_over() || self.detached.load(Ordering::Acquire) => Ok(None),
             Found::Hidden => Err(Error::Unmount { target: self.target.clone(), source: Errno::BUSY }),
         }
     }

@@ -105,6 +105,9 @@ impl Drop for Turn {
     }
 }
 
+/// How often the table is read before a mount counts as hidden.
+const FINDS: usize = 3;
+
 /// Reads the inode number of a path, and the ID of the mount through which it is reached.
 ///
 /// Follows links. Sends no request to the daemon that serves the file.
@@ -185,11 +188,23 @@ impl MountId {
             return Ok(Found::At(place));
         }
         let device = self.device_text();
-        let own = table()?.into_iter().find(|mount| {
-            mount.device == device && self.row.map_or(mount.target == usual, |row| mount.id == row)
-        });
-        let Some(own) = own else { return Ok(Found::Gone) };
-        Ok(self.hold(&own.target)?.map_or(Found::Hidden, Found::At))
+        // The table may be out of date when the mountpoint is checked.
+        for _ in 0..FINDS {
+            let own = table()?.into_iter().find(|mount| {
+                mount.device == device && self.row.map_or(mount.target == usual, |row| mount.id == row)
+            });
+            let Some(own) = own else { return Ok(Found::Gone) };
+            if let Some(place) = self.hold(&own.target)? {
+                return Ok(Found::At(place));
+            }
+            // The kernel gives the numbers of a mount that is gone to a new one. That one is
+            // visible, and a hidden mount is not.
+            let visible = look(CWD, &own.target, StatxFlags::MNT_ID).ok().map(|stat| stat.stx_mnt_id);
+            if self.row.is_some() && visible == self.row {
+                return Ok(Found::Gone);
+            }
+        }
+        Ok(Found::Hidden)
     }
 
     /// Opens the folder that holds a mountpoint, if this mount is there.
