@@ -32,7 +32,7 @@ cargo build -q --release -p poolhouse-rx --examples
 export ZAFS_STATE ZAFS_NS=rxjudge
 ZAFS_STATE=$(mktemp -d)/cell
 trap '"$cell" down >/dev/null 2>&1; rm -rf "$(dirname "$ZAFS_STATE")"' EXIT
-"$cell" up 1 >/dev/null || skip "the cell does not come up"
+"$cell" up 1 >/dev/null || { echo "the cell does not come up" >&2; exit 1; }
 "$cell" addhost 2
 keys=/etc/openafs/server/KeyFileExt
 "$cell" start 2 "$out/release/examples/memory_server" 0.0.0.0:7000 1 $keys

@@ -6,12 +6,13 @@
 //! no field for is in its AFS status ([`zpl::AfsStatus`]), and the header of the volume is in the
 //! master node.
 //!
-//! A restore makes files as the dump names them, and checks at its end that directories name only
-//! vnodes of the dump. Until then the caller shows the file system to no other user, and destroys
-//! it after an error.
+//! A restore makes files as the dump names them, and checks at its end that the vnodes are a tree.
+//! Until then the caller shows the file system to no other user, and destroys it after an error.
 //!
 //! # Absent
 //! * Incremental dumps.
+//! * Files that another front end creates: they have numbers that no vnode of their type may have.
+//!   Such a volume can't be dumped.
 //! * The blob of a directory is made for each dump. It is not kept.
 
 mod dump;
@@ -36,7 +37,7 @@ pub fn object(vnode: Vnode) -> ObjNum {
     ObjNum(FIRST + u64::from(vnode.0))
 }
 
-/// The vnode of an object; `None` if the object is none.
+/// The vnode of an object. `None`: the object is no vnode.
 pub fn vnode(object: ObjNum) -> Option<Vnode> {
     let number = object.0.checked_sub(FIRST).filter(|number| *number > 0)?;
     u32::try_from(number).ok().map(Vnode)

@@ -18,8 +18,11 @@
 //! * The calls of file servers and volume servers, and what their arguments mean.
 //! * Shares of memory, workers and connections for each host. Until these exist, one stranger can
 //!   take all of them with incomplete requests and slow reads, so no server may face strangers.
-//! * Proof of an address beyond its first acknowledgement, and of a client's new address beyond one
-//!   sealed packet.
+//! * Proof of an address beyond its first acknowledgement. Of a client's new address, one packet is
+//!   proof, which may be a replay.
+//! * A limit on the bytes of replies, and aborts when an endpoint ends.
+//! * Path MTU: data packets have 1,440 bytes. One refused batch ends segmentation for its sender.
+//! * Changes of the clock after the start.
 //!
 //! # See
 //! OpenAFS: `src/rx`, `src/rxkad`. Linux: `net/rxrpc`.

@@ -6,8 +6,9 @@
 //! data. So each change of a node must change its version in the same transaction, whichever front
 //! end made it. That is why the ZPL does it (`write::update`), and not the file server.
 //!
-//! The version counts changes of a file's contents, and of a directory's entries: exactly one for
-//! each operation and directory. Changes of attributes leave it alone.
+//! The version counts changes of a file's contents, and of a directory's entries. An operation
+//! counts once for each file and directory, a replay once for each record of the log. Changes of
+//! attributes leave it alone, and planted files have the version that they are given.
 //!
 //! # On disk
 //! The system attribute `POOLHOUSE_AFS`, little-endian. OpenZFS keeps attributes that it doesn't

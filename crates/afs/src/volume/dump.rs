@@ -80,19 +80,20 @@ fn write<W: Write>(fs: &FileSystem, writer: &mut Writer<W>, number: Vnode, node:
         VnodeType::Directory => Some(Acl::from_compact(&status.access_list)?.to_raw()),
         _ => None,
     };
-    let seconds = u64::try_from(attr.mtime.secs).unwrap_or(0);
-    let id = |id: u64| (id as u32).cast_signed();
+    let seconds = attr.mtime.secs.cast_unsigned();
+    let id = |field, id| narrow::<u32>(number, field, id).map(u32::cast_signed);
     writer.vnode(&VnodeRecord {
         vnode: number,
         unique: Unique(narrow(number, "the unique", attr.generation)?),
         attributes: Some(Attributes {
             kind,
             link_count: narrow(number, "the link count", attr.nlink)?,
+            // AFS counts modulo 2^32.
             data_version: DataVersion(status.data_version as u32),
             modify_time: Date(narrow(number, "the modification time", seconds)?),
             author: PrincipalId(status.author),
-            owner: PrincipalId(id(attr.uid.0)),
-            group: id(attr.gid.0),
+            owner: PrincipalId(id("the owner", attr.uid.0)?),
+            group: id("the group", attr.gid.0)?,
             mode: (attr.mode & 0o7777) as u16,
             parent,
             server_modify_time: Date(narrow(number, "the server's time", status.server_mtime)?),

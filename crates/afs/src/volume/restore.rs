@@ -1,6 +1,6 @@
 //! Restoring a full dump into a new volume.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io::Read;
 
 use zpl::{
@@ -14,8 +14,8 @@ use crate::dump::{Attributes, Event, Reader, VnodeRecord, VolumeHeader};
 use crate::types::{Unique, Vnode, VnodeType};
 use crate::{Error, Place, Record, Result};
 
-/// Most entries of all directories together. Their vnodes are remembered until the end.
-const MOST_ENTRIES: usize = 64 << 20;
+/// Most vnodes that directories name, or that the dump has. All are remembered until the end.
+const MOST_VNODES: usize = 16 << 20;
 /// Bytes that are written at once.
 const PIECE: usize = 1 << 20;
 /// Longest target of a symbolic link.
@@ -27,12 +27,15 @@ const TARGET_MAX: u64 = 4095;
 /// The volume is then incomplete, and must be destroyed.
 ///
 /// * The errors of [`Reader::next_event`].
-/// * [`Error::Shape`]: the dump is incremental, lacks the root directory or a vnode that a
-///   directory names, or has a vnode twice.
+/// * [`Error::Shape`]: the file system is no new volume; the dump is incremental; or its vnodes are
+///   no tree: one is missing or there twice, has a wrong link count or parent, or no name.
 /// * [`Error::Range`], [`Error::TooLong`]: a directory or symbolic link is too long, or there are
-///   too many entries.
+///   too many vnodes.
 /// * [`Error::FileSystem`]: the volume can't be changed.
 pub fn restore<R: Read>(fs: &FileSystem, reader: &mut Reader<R>) -> Result<VolumeHeader> {
+    if !fs.is_afs() || fs.afs_header()?.is_some() {
+        return Err(Error::Shape { place: at(Vnode::ROOT), why: "the file system is no new volume" });
+    }
     let mut restoring = Restoring {
         fs,
         named: HashMap::new(),
@@ -68,12 +71,21 @@ pub fn restore<R: Read>(fs: &FileSystem, reader: &mut Reader<R>) -> Result<Volum
 struct Made {
     unique: Unique,
     kind: VnodeType,
+    parent: Vnode,
+    links: u16,
+}
+
+/// What directories say of a vnode.
+#[derive(Clone, Copy)]
+struct Named {
+    unique: Unique,
+    parent: Vnode,
+    names: u32,
 }
 
 struct Restoring<'a> {
     fs: &'a FileSystem,
-    /// The vnodes that directories name.
-    named: HashMap<Vnode, Unique>,
+    named: HashMap<Vnode, Named>,
     made: HashMap<Vnode, Made>,
     /// The directories with symbolic links, whose entries say that they are files.
     links_in: BTreeSet<Vnode>,
@@ -96,7 +108,7 @@ impl Restoring<'_> {
         let Some(attributes) = record.attributes.clone() else {
             return shape("an incremental dump needs the volume that it is based on");
         };
-        let length = attributes.length.unwrap_or(0);
+        let Some(length) = attributes.length else { return shape("the dump lacks its data") };
         let most = match attributes.kind {
             VnodeType::Directory => (MAX_PAGES * PAGE_SIZE) as u64,
             VnodeType::Symlink => TARGET_MAX,
@@ -105,10 +117,14 @@ impl Restoring<'_> {
         if length > most {
             return Err(Error::Range { place, field: "the length", value: length });
         }
-        if attributes.kind == VnodeType::Directory && attributes.length.is_none() {
-            return shape("the dump lacks the entries of a directory");
+        if attributes.kind == VnodeType::Directory && attributes.acl.is_none() {
+            return shape("the dump lacks the access list of a directory");
         }
-        let made = Made { unique: record.unique, kind: attributes.kind };
+        if self.made.len() == MOST_VNODES {
+            return Err(Error::TooLong { place, field: "the list of vnodes", max: MOST_VNODES });
+        }
+        let Attributes { kind, parent, link_count: links, .. } = attributes;
+        let made = Made { unique: record.unique, kind, parent, links };
         if self.made.insert(record.vnode, made).is_some() {
             return shape("the dump has a vnode twice");
         }
@@ -165,12 +181,17 @@ impl Restoring<'_> {
         let own = |name: &[u8]| matches!(name, b"." | b"..");
         let entries: Vec<_> = directory.entries().filter(|entry| !own(entry.name)).collect();
         let place = at(record.vnode);
-        if self.named.len() + entries.len() > MOST_ENTRIES {
-            return Err(Error::TooLong { place, field: "the list of entries", max: MOST_ENTRIES });
+        if self.named.len() + entries.len() > MOST_VNODES {
+            return Err(Error::TooLong { place, field: "the list of entries", max: MOST_VNODES });
         }
         for entry in &entries {
-            if self.named.insert(entry.vnode, entry.unique).is_some_and(|unique| unique != entry.unique) {
-                return Err(Error::Shape { place, why: "two entries differ in the use of a vnode's number" });
+            let new = Named { unique: entry.unique, parent: record.vnode, names: 0 };
+            let named = self.named.entry(entry.vnode).or_insert(new);
+            named.names += 1;
+            let same = (named.unique, named.parent) == (new.unique, new.parent);
+            if !same {
+                let why = "it has names in two directories, or for two uses of its number";
+                return Err(Error::Shape { place: at(entry.vnode), why });
             }
         }
         self.plant(&record, &attributes, Kind::Directory, entries.len() as u64 + 2)?;
@@ -216,27 +237,58 @@ impl Restoring<'_> {
         })?)
     }
 
-    /// Checks that the directories fit to the vnodes, and corrects the types of their entries.
+    /// Checks that the vnodes are a tree, and corrects the types of entries.
     fn check(&self) -> Result<()> {
+        let shape = |vnode, why| Err(Error::Shape { place: at(vnode), why });
         if !self.made.contains_key(&Vnode::ROOT) {
-            return Err(Error::Shape { place: at(Vnode::ROOT), why: "the dump lacks the root directory" });
+            return shape(Vnode::ROOT, "the dump lacks the root directory");
         }
-        for (vnode, unique) in &self.named {
-            if self.made.get(vnode).is_none_or(|made| made.unique != *unique) {
-                return Err(Error::Shape {
-                    place: at(*vnode),
-                    why: "a directory names it, but the dump lacks it",
-                });
+        if self.named.contains_key(&Vnode::ROOT) {
+            return shape(Vnode::ROOT, "a directory names the root directory");
+        }
+        if let Some(vnode) = self.named.keys().find(|vnode| !self.made.contains_key(*vnode)) {
+            return shape(*vnode, "a directory names it, but the dump lacks it");
+        }
+        let mut below: HashMap<Vnode, u32> = HashMap::new();
+        for (vnode, made) in self.made.iter().filter(|(vnode, _)| **vnode != Vnode::ROOT) {
+            let Some(named) = self.named.get(vnode) else { return shape(*vnode, "no directory names it") };
+            if named.unique != made.unique {
+                return shape(*vnode, "a directory names another use of its number");
+            }
+            if named.parent != made.parent {
+                return shape(*vnode, "its parent is not the directory that names it");
+            }
+            if made.kind == VnodeType::Directory {
+                *below.entry(made.parent).or_default() += 1;
+            } else if u32::from(made.links) != named.names {
+                return shape(*vnode, "its link count is not the number of its names");
+            }
+            if made.kind == VnodeType::Directory && named.names != 1 {
+                return shape(*vnode, "a directory has two names");
             }
         }
-        for dir in &self.links_in {
-            if self.made.get(dir).is_none_or(|made| made.kind != VnodeType::Directory) {
-                return Err(Error::Shape {
-                    place: at(*dir),
-                    why: "a symbolic link is in it, but it is none",
-                });
+        let directories = self.made.iter().filter(|(_, made)| made.kind == VnodeType::Directory);
+        for (vnode, made) in directories.clone() {
+            if u32::from(made.links) != 2 + below.get(vnode).copied().unwrap_or(0) {
+                return shape(*vnode, "its link count is not 2 and the number of its subdirectories");
             }
-            self.retype(*dir)?;
+        }
+        self.check_circles(directories.map(|(vnode, _)| *vnode))?;
+        self.links_in.iter().try_for_each(|dir| self.retype(*dir))
+    }
+
+    /// Checks that each directory is below the root. All parents are directories of the dump.
+    fn check_circles(&self, directories: impl Iterator<Item = Vnode>) -> Result<()> {
+        let mut below_root = HashSet::from([Vnode::ROOT]);
+        for directory in directories {
+            let (mut at_now, mut path) = (directory, HashSet::new());
+            while !below_root.contains(&at_now) {
+                if !path.insert(at_now) {
+                    return Err(Error::Shape { place: at(directory), why: "its parents run in a circle" });
+                }
+                at_now = self.made[&at_now].parent;
+            }
+            below_root.extend(path);
         }
         Ok(())
     }

@@ -71,7 +71,8 @@ impl Drop for Connection {
 
 /// Sends one request over many connections at the same time, and waits for all replies.
 ///
-/// A peer that does not answer delays no other: all share the deadline. OpenAFS: `multi_Rx`.
+/// A peer that does not answer delays no other. A connection without a free channel does, for
+/// `time` at most: its call begins first. OpenAFS: `multi_Rx`.
 pub fn call_all<'a>(
     connections: impl IntoIterator<Item = &'a Connection>,
     request: &[u8],

@@ -6,7 +6,8 @@
 //! clients of a file server expect its callbacks from its own port.
 //!
 //! # Life
-//! [`Endpoint::bind`] starts the threads. The endpoint ends them when it is dropped.
+//! [`Endpoint::bind`] starts the threads. Dropping the endpoint joins the socket threads. Workers
+//! end after their queued calls. Peers get no abort.
 
 mod client;
 mod pool;

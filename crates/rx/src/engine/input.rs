@@ -264,7 +264,9 @@ impl Engine {
         self.counts.bytes[0] +=
             if matches!(taken, Taken::Ready | Taken::Held) { body.len() as u64 } else { 0 };
         match taken {
-            Taken::Duplicate => self.counts.debug.duplicates += 1,
+            Taken::Duplicate => {
+                self.counts.debug.duplicates = self.counts.debug.duplicates.wrapping_add(1);
+            }
             Taken::Ready | Taken::Held => call.progress = now,
             Taken::Refused => {}
         }

@@ -18,7 +18,8 @@
 //! is forgotten when the client has acknowledged the reply, calls again, or is silent for too long.
 //!
 //! # Bounds
-//! [`Config`] bounds connections and the bytes of requests, for each address and in all. When the
+//! [`Config`] bounds connections and the bytes of requests, for each address and in all. Each shard
+//! has an engine, and so the whole limits. Replies have none. When the
 //! engine is full, the oldest connection that has no call and no proven client makes room.
 //!
 //! # Absent
@@ -364,7 +365,7 @@ impl Engine {
         ConnectionRef { slot, generation: self.slots[slot as usize].generation }
     }
 
-    /// The next random number (splitmix64). It is hard to guess for a host that sees one result.
+    /// The next random number (splitmix64). Two or three results reveal the state.
     fn random(&mut self) -> u32 {
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.random;

@@ -3,8 +3,8 @@
 //! # Theory
 //! A dump names vnodes before or after the directories that have them. So here a file appears
 //! without a name, and a directory with entries whose files may be missing yet. Commits wait for
-//! the txg, and no status changes by itself. The caller gives all that the end needs, and publishes
-//! the file system only then.
+//! the txg, and no status changes by itself. The caller gives all attributes, and publishes
+//! the file system at the end.
 
 use super::data::{ATTR_BYTES, grown};
 use super::make::{Birth, MAKE_BYTES};
@@ -79,7 +79,11 @@ impl FileSystem {
     /// * [`Error::Dmu`] with [`dmu::Error::ObjectExists`]: the object exists.
     /// * [`Error::NameTooLong`]: the target of a symbolic link is empty or too long.
     /// * The errors of [changing](Error#changing).
+    ///
+    /// # Panics
+    /// If the file system is no volume.
     pub fn plant(&self, plant: &Plant) -> Result<()> {
+        assert!(self.is_afs(), "only volumes are restored from dumps");
         let w = self.writer()?;
         if let Kind::Symlink(target) = &plant.kind
             && (target.is_empty() || target.len() >= super::make::TARGET_MAX)
@@ -131,7 +135,7 @@ impl FileSystem {
     ///
     /// # Errors
     /// * [`Error::NotRegular`], [`Error::IsDirectory`]: the object is no regular file.
-    /// * [`Error::TooLarge`]: the data end behind the file's size.
+    /// * [`Error::TooLarge`]: the data end after the file's size.
     /// * The errors of [changing](Error#changing).
     pub fn plant_data(&self, object: ObjNum, offset: u64, data: &[u8]) -> Result<()> {
         let w = self.writer()?;
