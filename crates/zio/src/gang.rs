@@ -111,11 +111,15 @@ impl Zio {
         let mut rest = out;
         for (child, stored) in pieces {
             let (piece, after) = rest.split_at_mut(stored.psize.0 as usize);
-            self.any_copy(child, stored, walk.bookmark, walk.options, |dva| {
+            let (bookmark, options) = (walk.bookmark, walk.options);
+            self.any_copy(child, stored, bookmark, options, |dva, options| {
                 if dva.gang {
-                    return self.fill(child, stored, dva, walk, depth + 1, piece);
+                    let mut below = Walk { bookmark, options, headers_left: walk.headers_left };
+                    let filled = self.fill(child, stored, dva, &mut below, depth + 1, piece);
+                    walk.headers_left = below.headers_left;
+                    return filled;
                 }
-                piece.copy_from_slice(&self.fetch_copy(child, stored, dva, walk.bookmark, walk.options)?);
+                piece.copy_from_slice(&self.fetch_copy(child, stored, dva, bookmark, options)?);
                 Ok(())
             })?;
             rest = after;

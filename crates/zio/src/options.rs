@@ -104,6 +104,12 @@ impl ReadOptions {
         Self { flags: self.flags.with(flags), request: self.request.clone() }
     }
 
+    /// The same options without these flags.
+    #[must_use]
+    pub fn without(&self, flags: IoFlags) -> Self {
+        Self { flags: IoFlags(self.flags.0 & !flags.0), request: self.request.clone() }
+    }
+
     /// Whether all of `flags` are set.
     pub fn has(&self, flags: IoFlags) -> bool {
         self.flags.has(flags)

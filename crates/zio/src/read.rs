@@ -379,7 +379,7 @@ impl Zio {
         options: &ReadOptions,
     ) -> Result<AlignedBuf> {
         loop {
-            let fetched = self.any_copy(bp, s, bm, options, |dva| match dva.gang {
+            let fetched = self.any_copy(bp, s, bm, options, |dva, options| match dva.gang {
                 true => self.read_gang(bp, s, dva, bm, options),
                 false => self.fetch_copy(bp, s, dva, bm, options),
             });
@@ -435,13 +435,16 @@ impl Zio {
     }
 
     /// The result of `read` for the first copy with which it succeeds.
+    ///
+    /// If the pointer might have been stale, it then is not, and the devices of the copies before
+    /// are at fault. So these are read once more, without that flag.
     pub(crate) fn any_copy<T>(
         &self,
         bp: &Blkptr,
         s: &Stored,
         bm: &Bookmark,
         options: &ReadOptions,
-        mut read: impl FnMut(&Dva) -> Result<T>,
+        mut read: impl FnMut(&Dva, &ReadOptions) -> Result<T>,
     ) -> Result<T> {
         if s.psize.0 > bp.lsize.0 {
             let source = Corrupt::Range { what: "block pointer", field: "psize", value: s.psize.0 };
@@ -450,13 +453,17 @@ impl Zio {
         loop {
             let mut failure = None;
             let mut wrong = false;
-            for dva in s.copies() {
-                let got = read(dva);
+            for (before, dva) in s.copies().enumerate() {
+                let got = read(dva, options);
                 wrong |= matches!(got, Err(Error::Checksum { .. } | Error::Io { source: Some(_), .. }));
                 match got {
                     Ok(got) => {
                         if wrong {
                             self.note_unhealed(bm, s.phys_birth, options);
+                        }
+                        if wrong && options.has(IoFlags::MAY_BE_STALE) {
+                            let sure = options.without(IoFlags::MAY_BE_STALE);
+                            s.copies().take(before).for_each(|dva| drop(read(dva, &sure)));
                         }
                         return Ok(got);
                     }

@@ -87,7 +87,8 @@ impl Zio {
             out.push((place, s.phys_birth));
         }
         if bp.is_gang() {
-            let pieces = |dva: &Dva| self.gang_pieces(bp, s, dva, &NO_BOOKMARK, options);
+            let pieces =
+                |dva: &Dva, options: &ReadOptions| self.gang_pieces(bp, s, dva, &NO_BOOKMARK, options);
             let pieces = self.any_copy(bp, s, &NO_BOOKMARK, options, pieces)?;
             let mut rest = s.psize.0;
             for piece in &pieces {

@@ -138,7 +138,7 @@ impl Zio {
         };
         let s = old.stored().ok_or_else(|| shape("it is nowhere"))?;
         let (bookmark, sync) = (&need.bookmark, &ReadOptions::sync());
-        let pieces = |dva: &Dva| self.gang_pieces(old, s, dva, bookmark, sync);
+        let pieces = |dva: &Dva, options: &ReadOptions| self.gang_pieces(old, s, dva, bookmark, options);
         let pieces = self.any_copy(old, s, bookmark, sync, pieces)?;
         let mut at = 0;
         let mut children = Vec::with_capacity(pieces.len());
