@@ -13,22 +13,23 @@
 //! * [`errors`] has the numbers by which calls fail.
 //! * [`config`], [`partition`] and [`volume_name`] are what administrators write.
 //! * [`volume`] maps volumes on file systems of a pool, and restores and makes their dumps.
+//! * [`cell`] asks the cell's database servers, and registers with them.
+//! * [`server`] is what serves clients: who they are, and what they were promised.
 //! * [`types`] has identifiers and structures of several formats. [`wire`] lays them out in calls.
-//!
-//! # Absent
-//! Sockets, and the behaviour of a server.
 //!
 //! # See
 //! OpenAFS: `src/volser`, `src/dir`, `src/libacl`, `src/fsint`.
 
 pub mod acl;
 pub mod calls;
+pub mod cell;
 pub mod config;
 pub mod dir;
 pub mod dump;
 mod error;
 pub mod errors;
 pub mod partition;
+pub mod server;
 pub mod types;
 pub mod volume;
 pub mod volume_name;

@@ -1,0 +1,639 @@
+//! The clients of a file server.
+//!
+//! # Theory
+//! A client is known by its UUID, not by its address: laptops move, and routers change ports. The
+//! server asks a client who it is with the first call from a new address. It asks again when the
+//! client's program was started anew, because another client may have the address now. Rx tells
+//! that by the epoch of the client's connections.
+//!
+//! A client that is new to the server may believe in promises of an earlier server process. So the
+//! server ends them all before it makes promises of its own.
+//!
+//! # Life
+//! | state | moved to by | calls of the client |
+//! |---|---|---|
+//! | not ready | created; an unknown epoch; a call to the client failed | are served without promises |
+//! | ready | the client said who it is and took all that it was owed | are served at once |
+//! | without an address | another client has the address | come from elsewhere, and find the host by UUID |
+//!
+//! A host that is not ready is owed each end of a promise. It gets them with its next call, before
+//! that call is served. If it does not answer then, the server waits before it asks again.
+//!
+//! # Locks
+//! `by_uuid`, then one of: a shard of `by_peer`, the state of a host. No call to a client is made
+//! under a lock.
+//!
+//! # Absent
+//! Addresses that a client lists but does not call from.
+//!
+//! # See
+//! OpenAFS: `src/viced/host.c`.
+
+use std::collections::HashMap;
+use std::net::SocketAddrV4;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex, RwLock};
+
+use super::clients::{About, Clients, Failure};
+use crate::calls::callback::ERROR_TRANSLATION;
+use crate::calls::fileserver::MAX_FIDS;
+use crate::types::{Fid, Unique, Vnode, VolumeId};
+use crate::wire::Uuid;
+
+/// Parts of the table of addresses, each with its own lock.
+const SHARDS: usize = 64;
+/// Epochs of one client that are known at the same time.
+const EPOCHS: usize = 4;
+/// Files whose ended promises are kept for a host. With more, the host gets a reset instead.
+const MOST_OWED: usize = 1_000;
+/// How often a delivery is continued because more was owed meanwhile.
+const ROUNDS: usize = 8;
+/// No promise holds longer than this after the client's last call.
+const LONGEST: Duration = Duration::from_secs(4 * 3600 + 5 * 60);
+
+/// Limits and times.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Most hosts. Calls of further ones are served without promises. Default: 100,000.
+    pub hosts: usize,
+    /// Most threads that talk to hosts or wait for that at the same time, so that silent clients
+    /// don't take all threads. Default: 8.
+    pub talks: usize,
+    /// How long a client may take for an answer. Default: 2 s.
+    pub patience: Duration,
+    /// After which time a client that failed is asked again. It doubles with each failure, up to
+    /// 16 times. Default: 5 s.
+    pub retry: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { hosts: 100_000, talks: 8, patience: Duration::from_secs(2), retry: Duration::from_secs(5) }
+    }
+}
+
+/// What a host has not been told yet.
+#[derive(Debug, Default)]
+pub(super) struct Owed {
+    reset: bool,
+    fids: Vec<Fid>,
+}
+
+impl Owed {
+    fn add(&mut self, fids: &[Fid]) {
+        if self.reset {
+            return;
+        }
+        let new = fids.iter().filter(|fid| !self.fids.contains(fid)).copied();
+        let new: Vec<Fid> = new.take(MOST_OWED + 1).collect();
+        if self.fids.len() + new.len() > MOST_OWED {
+            *self = Self { reset: true, fids: Vec::new() };
+        } else {
+            self.fids.extend(new);
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        !self.reset && self.fids.is_empty()
+    }
+}
+
+/// What is known of who a host is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Identity {
+    /// It was not asked yet, or did not answer.
+    Unknown,
+    /// It has no UUID.
+    Nameless,
+    /// It has this UUID.
+    Named(Uuid),
+}
+
+impl From<Option<Uuid>> for Identity {
+    fn from(uuid: Option<Uuid>) -> Self {
+        uuid.map_or(Self::Nameless, Self::Named)
+    }
+}
+
+#[derive(Debug)]
+struct State {
+    /// Where it is called. The table of addresses has the same.
+    address: Option<SocketAddrV4>,
+    identity: Identity,
+    /// A thread talks to it.
+    busy: bool,
+    retry_at: Option<Instant>,
+    failures: u32,
+    owed: Owed,
+}
+
+/// A client.
+#[derive(Debug)]
+pub struct Host {
+    number: u64,
+    ready: AtomicBool,
+    unified: AtomicBool,
+    epochs: [AtomicU32; EPOCHS],
+    /// The generation of its promises, and in the lower half how many there are.
+    ledger: AtomicU64,
+    /// Seconds since the start of the server at its last call, and when it answered last.
+    called: AtomicU32,
+    heard: AtomicU32,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl Host {
+    fn new(number: u64, address: Option<SocketAddrV4>, identity: Identity) -> Arc<Self> {
+        Arc::new(Self {
+            number,
+            ready: AtomicBool::new(false),
+            unified: AtomicBool::new(false),
+            epochs: std::array::from_fn(|_| AtomicU32::new(0)),
+            ledger: AtomicU64::new(0),
+            called: AtomicU32::new(0),
+            heard: AtomicU32::new(0),
+            state: Mutex::new(State {
+                address,
+                identity,
+                busy: false,
+                retry_at: None,
+                failures: 0,
+                owed: Owed { reset: true, fids: Vec::new() },
+            }),
+            changed: Condvar::new(),
+        })
+    }
+
+    /// A number that no other host of this process has.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Whether the host can be given promises.
+    pub fn is_ready(&self) -> bool {
+        self.ready.load(Ordering::Acquire)
+    }
+
+    /// Whether errors are to be sent in the form that does not depend on the system
+    /// ([`crate::errors::to_unified`]).
+    pub fn wants_unified(&self) -> bool {
+        self.unified.load(Ordering::Relaxed)
+    }
+
+    /// Where the host is called.
+    pub fn address(&self) -> Option<SocketAddrV4> {
+        self.state.lock().address
+    }
+
+    /// The host's UUID, if it has one and said so.
+    pub fn uuid(&self) -> Option<Uuid> {
+        match self.state.lock().identity {
+            Identity::Named(uuid) => Some(uuid),
+            Identity::Unknown | Identity::Nameless => None,
+        }
+    }
+
+    /// How many promises the host has.
+    pub fn promises(&self) -> usize {
+        self.ledger.load(Ordering::Acquire) as u32 as usize
+    }
+
+    /// What promises of now belong to. Promises of an earlier generation are void.
+    pub(super) fn generation(&self) -> u32 {
+        (self.ledger.load(Ordering::Acquire) >> 32) as u32
+    }
+
+    /// Counts one more promise, and returns its generation. `None`: the host has as many as this.
+    pub(super) fn reserve(&self, most: usize) -> Option<u32> {
+        let more = |ledger: u64| ((ledger as u32 as usize) < most).then_some(ledger + 1);
+        let before = self.ledger.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).ok()?;
+        Some((before >> 32) as u32)
+    }
+
+    /// Counts one promise less, if it is of the present generation.
+    pub(super) fn release(&self, generation: u32) {
+        let is_of_now = |ledger: u64| (ledger >> 32) as u32 == generation && ledger as u32 > 0;
+        let less = |ledger: u64| is_of_now(ledger).then(|| ledger - 1);
+        // A promise of an earlier generation is not counted any more.
+        let _ = self.ledger.fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
+    }
+
+    /// Makes all promises void.
+    pub(super) fn forget_promises(&self) {
+        let next = |ledger: u64| Some(u64::from(((ledger >> 32) as u32).wrapping_add(1)) << 32);
+        let _ = self.ledger.fetch_update(Ordering::AcqRel, Ordering::Acquire, next);
+    }
+
+    fn knows(&self, epoch: u32) -> bool {
+        self.epochs.iter().any(|known| known.load(Ordering::Relaxed) == epoch)
+    }
+
+    fn is_ready_for(&self, epoch: u32) -> bool {
+        self.is_ready() && self.knows(epoch)
+    }
+
+    /// Where to call a host that is ready. One that is not is owed these ends of promises instead.
+    pub(super) fn address_or_owe(&self, fids: &[Fid]) -> Option<SocketAddrV4> {
+        let mut state = self.state.lock();
+        match state.address {
+            Some(address) if self.is_ready() => Some(address),
+            _ => {
+                state.owed.add(fids);
+                None
+            }
+        }
+    }
+
+    /// Notes that a call to the host failed. It is owed these ends of promises.
+    pub(super) fn went_silent(&self, fids: &[Fid], failure: Failure) {
+        let mut state = self.state.lock();
+        state.owed.add(fids);
+        let was_ready = self.ready.swap(false, Ordering::AcqRel);
+        let address = state.address;
+        drop(state);
+        if was_ready {
+            tracing::info!(
+                ?address,
+                ?failure,
+                "a client takes no callbacks; it gets them when it calls next"
+            );
+        }
+    }
+
+    /// Ends a talk without success.
+    fn failed(&self, failure: Failure, retry: Duration, now: Instant) {
+        let mut state = self.state.lock();
+        self.ready.store(false, Ordering::Release);
+        state.retry_at = Some(now + retry * (1 << state.failures.min(4)));
+        state.failures += 1;
+        state.busy = false;
+        self.changed.notify_all();
+        let (address, is_first) = (state.address, state.failures == 1);
+        drop(state);
+        if is_first {
+            tracing::info!(?address, ?failure, "a client can't be called; it is served without promises");
+        }
+    }
+
+    /// Ends a talk with success, if nothing is owed. Else returns what is.
+    fn settle(&self, epoch: u32) -> Option<Owed> {
+        let mut state = self.state.lock();
+        if !state.owed.is_empty() {
+            return Some(std::mem::take(&mut state.owed));
+        }
+        if !self.knows(epoch) {
+            // The oldest one makes room.
+            for at in (1..EPOCHS).rev() {
+                self.epochs[at].store(self.epochs[at - 1].load(Ordering::Relaxed), Ordering::Relaxed);
+            }
+            self.epochs[0].store(epoch, Ordering::Relaxed);
+        }
+        (state.retry_at, state.failures, state.busy) = (None, 0, false);
+        self.ready.store(true, Ordering::Release);
+        self.changed.notify_all();
+        None
+    }
+
+    /// Puts back what could not be delivered.
+    fn owe_again(&self, owed: Owed) {
+        let mut state = self.state.lock();
+        match owed.reset {
+            true => state.owed = owed,
+            false => state.owed.add(&owed.fids),
+        }
+    }
+}
+
+/// A thread's place among those that talk to hosts.
+struct Talk<'a>(&'a AtomicUsize);
+
+impl Drop for Talk<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// All clients.
+pub struct Hosts {
+    clients: Arc<dyn Clients>,
+    options: Options,
+    begun: Instant,
+    by_peer: [RwLock<HashMap<SocketAddrV4, Arc<Host>>>; SHARDS],
+    by_uuid: Mutex<HashMap<Uuid, Arc<Host>>>,
+    count: AtomicUsize,
+    next: AtomicU64,
+    talking: AtomicUsize,
+}
+
+impl Hosts {
+    /// No hosts yet.
+    pub fn new(clients: Arc<dyn Clients>, options: Options) -> Self {
+        Self {
+            clients,
+            options,
+            begun: Instant::now(),
+            by_peer: std::array::from_fn(|_| RwLock::default()),
+            by_uuid: Mutex::default(),
+            count: AtomicUsize::new(0),
+            next: AtomicU64::new(1),
+            talking: AtomicUsize::new(0),
+        }
+    }
+
+    /// The calls to clients.
+    pub fn clients(&self) -> &Arc<dyn Clients> {
+        &self.clients
+    }
+
+    /// How many hosts have an address.
+    pub fn count(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    fn shard(&self, peer: SocketAddrV4) -> &RwLock<HashMap<SocketAddrV4, Arc<Host>>> {
+        let mixed = (peer.ip().to_bits() ^ u32::from(peer.port())).wrapping_mul(0x9e37_79b1);
+        &self.by_peer[(mixed >> 26) as usize % SHARDS]
+    }
+
+    fn seconds(&self, now: Instant) -> u32 {
+        now.saturating_duration_since(self.begun).as_secs() as u32
+    }
+
+    fn make(&self, address: Option<SocketAddrV4>, identity: Identity) -> Arc<Host> {
+        Host::new(self.next.fetch_add(1, Ordering::Relaxed), address, identity)
+    }
+
+    /// The host at this address, whose connection has this epoch, if no call to it is needed. It
+    /// never waits for a client.
+    pub fn known(&self, peer: SocketAddrV4, epoch: u32) -> Option<Arc<Host>> {
+        let shard = self.shard(peer).read();
+        let host = shard.get(&peer).filter(|host| host.is_ready_for(epoch))?;
+        host.called.store(self.seconds(Instant::now()), Ordering::Relaxed);
+        Some(Arc::clone(host))
+    }
+
+    /// The host at this address, whose connection has this epoch.
+    ///
+    /// A new host is asked who it is, and a host that is owed ends of promises gets them. That takes
+    /// twice the patience for a client that does not answer. Such a host is returned, too, but is not
+    /// ready: it gets no promises.
+    pub fn of(&self, peer: SocketAddrV4, epoch: u32) -> Arc<Host> {
+        if let Some(host) = self.known(peer, epoch) {
+            return host;
+        }
+        let now = Instant::now();
+        let Some(host) = self.find_or_add(peer, now) else { return self.make(None, Identity::Unknown) };
+        self.introduce(host, peer, epoch, now)
+    }
+
+    /// The host at this address. `None`: it would be one too many.
+    fn find_or_add(&self, peer: SocketAddrV4, now: Instant) -> Option<Arc<Host>> {
+        let mut shard = self.shard(peer).write();
+        let host = match shard.get(&peer) {
+            Some(host) => Arc::clone(host),
+            None if self.count() >= self.options.hosts => return None,
+            None => {
+                let host = self.make(Some(peer), Identity::Unknown);
+                shard.insert(peer, Arc::clone(&host));
+                self.count.fetch_add(1, Ordering::Relaxed);
+                host
+            }
+        };
+        host.called.store(self.seconds(now), Ordering::Relaxed);
+        Some(host)
+    }
+
+    fn introduce(&self, mut host: Arc<Host>, peer: SocketAddrV4, epoch: u32, now: Instant) -> Arc<Host> {
+        let talk = self.talk();
+        let deadline = now + self.options.patience * 2;
+        loop {
+            let mut state = host.state.lock();
+            if state.address == Some(peer) {
+                if host.is_ready_for(epoch) {
+                    return Arc::clone(&host);
+                }
+                // Until it is known who has the address, nobody gets promises.
+                host.ready.store(false, Ordering::Release);
+                if talk.is_none() || state.retry_at.is_some_and(|at| Instant::now() < at) {
+                    return Arc::clone(&host);
+                }
+                if !state.busy {
+                    state.busy = true;
+                    break;
+                }
+                if host.changed.wait_until(&mut state, deadline).timed_out() {
+                    return Arc::clone(&host);
+                }
+            }
+            drop(state);
+            // Another host may have the address now.
+            match self.find_or_add(peer, now) {
+                Some(found) => host = found,
+                None => return host,
+            }
+        }
+        self.ask(&host, peer, epoch)
+    }
+
+    /// A place among the threads that talk.
+    fn talk(&self) -> Option<Talk<'_>> {
+        let talk = Talk(&self.talking);
+        (self.talking.fetch_add(1, Ordering::Relaxed) < self.options.talks).then_some(talk)
+    }
+
+    /// Asks who has an address, and tells the host what it is owed. This thread has `host`.
+    fn ask(&self, host: &Arc<Host>, peer: SocketAddrV4, epoch: u32) -> Arc<Host> {
+        let retry = self.options.retry;
+        let About { uuid, capabilities } = match self.clients.about(peer, self.options.patience) {
+            Ok(about) => about,
+            Err(failure) => {
+                host.failed(failure, retry, Instant::now());
+                return Arc::clone(host);
+            }
+        };
+        let Some(target) = self.identify(host, peer, uuid) else {
+            host.failed(Failure::Silent, Duration::ZERO, Instant::now());
+            return Arc::clone(host);
+        };
+        target.unified.store(capabilities & ERROR_TRANSLATION != 0, Ordering::Relaxed);
+        let seconds = self.seconds(Instant::now());
+        target.called.store(seconds, Ordering::Relaxed);
+        target.heard.store(seconds, Ordering::Relaxed);
+        if let Err(failure) = self.tell(&target, peer, uuid.is_some(), epoch) {
+            target.failed(failure, retry, Instant::now());
+        }
+        target
+    }
+
+    /// The host that said that it has this UUID. This thread has it, and the address is its own.
+    ///
+    /// `None`: another thread talks to it, at another address.
+    fn identify(&self, host: &Arc<Host>, peer: SocketAddrV4, uuid: Option<Uuid>) -> Option<Arc<Host>> {
+        let mut by_uuid = self.by_uuid.lock();
+        if by_uuid.len() >= self.options.hosts.saturating_mul(2) {
+            // Hosts that lost their address. If one comes back, it is new, and gets a reset.
+            by_uuid.retain(|_, host| host.address().is_some());
+        }
+        let known = uuid.and_then(|uuid| by_uuid.get(&uuid).cloned());
+        let target = match known {
+            Some(known) if Arc::ptr_eq(&known, host) => return Some(known),
+            Some(known) => known,
+            None => {
+                let mut state = host.state.lock();
+                if state.identity == Identity::Unknown {
+                    state.identity = uuid.into();
+                    by_uuid.extend(uuid.map(|uuid| (uuid, Arc::clone(host))));
+                }
+                if state.identity == Identity::from(uuid) {
+                    return Some(Arc::clone(host));
+                }
+                let new = self.make(None, uuid.into());
+                by_uuid.extend(uuid.map(|uuid| (uuid, Arc::clone(&new))));
+                new
+            }
+        };
+        let before = {
+            let mut state = target.state.lock();
+            if state.busy {
+                return None;
+            }
+            state.busy = true;
+            target.ready.store(false, Ordering::Release);
+            state.address.replace(peer)
+        };
+        self.shard(peer).write().insert(peer, Arc::clone(&target));
+        if let Some(before) = before {
+            self.vacate(before, &target);
+            tracing::debug!(%before, now = %peer, "a client has another address");
+        }
+        let mut state = host.state.lock();
+        (state.address, state.busy) = (None, false);
+        if !matches!(state.identity, Identity::Named(_)) {
+            // Nothing can find this host again.
+            host.forget_promises();
+        }
+        host.changed.notify_all();
+        Some(Arc::clone(&target))
+    }
+
+    /// Removes an address, if this host has it.
+    fn vacate(&self, peer: SocketAddrV4, host: &Arc<Host>) {
+        let mut shard = self.shard(peer).write();
+        if shard.get(&peer).is_some_and(|known| Arc::ptr_eq(known, host)) {
+            shard.remove(&peer);
+            self.count.fetch_sub(1, Ordering::Relaxed);
+            drop(shard);
+            self.clients.forget(peer);
+        }
+    }
+
+    /// Tells a host what it is owed, until nothing is. Then it is ready.
+    fn tell(&self, host: &Host, peer: SocketAddrV4, has_uuid: bool, epoch: u32) -> Result<(), Failure> {
+        for _ in 0..ROUNDS {
+            let Some(owed) = host.settle(epoch) else { return Ok(()) };
+            let told = match owed.reset {
+                true => self.clients.reset(peer, has_uuid, self.options.patience),
+                false => self.call_back(peer, &owed.fids),
+            };
+            match told {
+                Ok(()) if owed.reset => host.forget_promises(),
+                Ok(()) => {}
+                Err(failure) => {
+                    host.owe_again(owed);
+                    return Err(failure);
+                }
+            }
+        }
+        // Its files change faster than it can be told. That ends with one call for all of them.
+        host.owe_again(Owed { reset: true, fids: Vec::new() });
+        Err(Failure::Silent)
+    }
+
+    /// Ends promises of one host, however many.
+    pub(super) fn call_back(&self, peer: SocketAddrV4, fids: &[Fid]) -> Result<(), Failure> {
+        for part in fids.chunks(MAX_FIDS) {
+            let results = self.clients.call_back(&[peer], part, self.options.patience);
+            results.into_iter().collect::<Result<(), Failure>>()?;
+        }
+        Ok(())
+    }
+
+    fn each(&self) -> Vec<Arc<Host>> {
+        let shards = self.by_peer.iter();
+        shards.flat_map(|shard| shard.read().values().cloned().collect::<Vec<_>>()).collect()
+    }
+
+    /// Checks that hosts with promises are still there, if they have not called for this time. So the
+    /// next change of one of their files does not wait for a host that is gone.
+    pub(super) fn probe_idle(&self, idle: Duration, now: Instant) {
+        let seconds = self.seconds(now);
+        let since = |time: &AtomicU32| seconds.saturating_sub(time.load(Ordering::Relaxed));
+        let is_idle = |host: &Arc<Host>| {
+            let heard = since(&host.called).min(since(&host.heard));
+            host.is_ready() && host.promises() > 0 && u64::from(heard) >= idle.as_secs()
+        };
+        let hosts: Vec<_> = self.each().into_iter().filter(is_idle).collect();
+        for part in hosts.chunks(256) {
+            let known: Vec<_> =
+                part.iter().filter_map(|host| host.address().map(|address| (host, address))).collect();
+            let addresses: Vec<_> = known.iter().map(|(_, address)| *address).collect();
+            let results = self.clients.probe(&addresses, self.options.patience);
+            for ((host, _), result) in known.into_iter().zip(results) {
+                match result {
+                    Ok(()) => host.heard.store(seconds, Ordering::Relaxed),
+                    Err(failure) => host.went_silent(&[], failure),
+                }
+            }
+        }
+    }
+
+    /// Forgets hosts that have not called for so long that no promise to them holds. Of too many
+    /// hosts, those that have no promises and called least recently go, too.
+    pub(super) fn forget_idle(&self, now: Instant) {
+        let seconds = self.seconds(now);
+        let idle = |host: &Host| seconds.saturating_sub(host.called.load(Ordering::Relaxed));
+        let is_over = |host: &Host| u64::from(idle(host)) > LONGEST.as_secs();
+        let mut hosts = self.each();
+        let mut gone: Vec<_> = hosts.extract_if(.., |host| is_over(host)).collect();
+        let (most, least) = (self.options.hosts / 8 * 7, self.options.hosts / 4 * 3);
+        if hosts.len() > most {
+            let needed = hosts.len() - least;
+            hosts.retain(|host| host.promises() == 0);
+            hosts.sort_by_key(|host| std::cmp::Reverse(idle(host)));
+            gone.extend(hosts.into_iter().take(needed));
+        }
+        for host in gone {
+            self.forget(&host);
+        }
+        // Hosts without an address.
+        self.by_uuid.lock().retain(|_, host| host.address().is_some() || !is_over(host));
+    }
+
+    fn forget(&self, host: &Arc<Host>) {
+        let mut by_uuid = self.by_uuid.lock();
+        let mut state = host.state.lock();
+        if state.busy {
+            return;
+        }
+        let (address, identity) = (state.address.take(), state.identity);
+        host.ready.store(false, Ordering::Release);
+        drop(state);
+        if let Identity::Named(uuid) = identity {
+            by_uuid.remove(&uuid);
+        }
+        host.forget_promises();
+        drop(by_uuid);
+        if let Some(address) = address {
+            self.vacate(address, host);
+        }
+    }
+}
+
+/// The fid that means a whole volume.
+pub(super) fn whole(volume: VolumeId) -> Fid {
+    Fid { volume, vnode: Vnode(0), unique: Unique(0) }
+}
