@@ -147,3 +147,23 @@ pub enum Error {
         source: rx::Error,
     },
 }
+
+impl Error {
+    /// The same error in a part that begins at `outer`.
+    pub(crate) fn inside(mut self, outer: Place) -> Self {
+        match &mut self {
+            Self::Read { place, .. }
+            | Self::Write { place, .. }
+            | Self::Truncated { place, .. }
+            | Self::Magic { place, .. }
+            | Self::Range { place, .. }
+            | Self::TooLong { place, .. }
+            | Self::Tag { place, .. }
+            | Self::Shape { place, .. } => {
+                *place = Place { record: outer.record, at: outer.at.saturating_add(place.at) };
+            }
+            Self::FileSystem { .. } | Self::Opcode { .. } | Self::Arguments { .. } => {}
+        }
+        self
+    }
+}

@@ -7,27 +7,32 @@
 //! master node.
 //!
 //! A restore makes files as the dump names them, and checks at its end that the vnodes are a tree.
-//! Until then the caller shows the file system to no other user, and destroys it after an error.
+//! Until then the caller shows the file system to no other user. After an error it rolls the file
+//! system back to a snapshot, or destroys a new one.
+//!
+//! A dump is full or incremental ([`DumpScope`]). What is served as a volume may be a snapshot, with
+//! another id, name and type than those that are stored. So the caller gives the header of a dump.
 //!
 //! # Absent
-//! * Incremental dumps.
 //! * Files that another front end creates: they have numbers that no vnode of their type may have.
 //!   Such a volume can't be dumped.
 //! * The blob of a directory is made for each dump. It is not kept.
 
 mod dump;
 mod restore;
+mod tree;
 
-pub use dump::dump;
-pub use restore::restore;
+pub use dump::{DumpScope, dump, dump_size};
+pub use restore::{Restored, restore, restored_header};
 
 use ondisk::ObjNum;
-use zpl::{AfsRoot, AfsStatus, NewFileSystem};
+use zpl::{AfsRoot, AfsStatus, DirCookie, DirEntry, FileType, NewFileSystem, Node};
 
 use crate::acl::Acl;
+use crate::dir::{MAX_PAGES, PAGE_SIZE, page_count};
 use crate::dump::{Event, Header, Reader, Span, VolumeHeader, Writer};
-use crate::types::{PrincipalId, Unique, Vnode};
-use crate::{Error, Result};
+use crate::types::{PrincipalId, Unique, Vnode, VnodeType};
+use crate::{Error, Place, Result};
 
 /// The object of vnode 0. Those before the root's belong to the file system itself.
 const FIRST: u64 = 256;
@@ -41,6 +46,45 @@ pub fn object(vnode: Vnode) -> ObjNum {
 pub fn vnode(object: ObjNum) -> Option<Vnode> {
     let number = object.0.checked_sub(FIRST).filter(|number| *number > 0)?;
     u32::try_from(number).ok().map(Vnode)
+}
+
+/// The space that a vnode of this length counts for, in KiB (`nBlocks`). An empty one counts for 1.
+pub fn blocks(length: u64) -> u64 {
+    length.div_ceil(1024).max(1)
+}
+
+/// The type of a vnode.
+fn type_of(number: Vnode, node: &Node) -> std::result::Result<VnodeType, &'static str> {
+    let kind = match node.attr().kind {
+        FileType::Regular => VnodeType::File,
+        FileType::Directory => VnodeType::Directory,
+        FileType::Symlink => VnodeType::Symlink,
+        _ => return Err("AFS has no such type of file"),
+    };
+    match (kind == VnodeType::Directory) == number.is_directory() {
+        true => Ok(kind),
+        false => Err("the vnode's number is not one of its type"),
+    }
+}
+
+/// The entries of a directory without `.` and `..`, as many as one may have.
+fn entries_of(node: &Node, place: Place) -> Result<Vec<DirEntry>> {
+    // An entry takes at least a slot of 32 bytes.
+    const MOST: usize = MAX_PAGES * PAGE_SIZE / 32;
+    let mut entries = Vec::new();
+    for entry in node.read_dir(DirCookie(2))? {
+        if entries.len() == MOST {
+            return Err(Error::TooLong { place, field: "the directory", max: MAX_PAGES * PAGE_SIZE });
+        }
+        entries.push(entry?);
+    }
+    Ok(entries)
+}
+
+/// The length of a directory with these entries.
+fn length_of(entries: &[DirEntry]) -> Result<u64> {
+    let pages = page_count(entries.iter().map(|entry| &entry.name[..]))?;
+    Ok((pages * PAGE_SIZE) as u64)
 }
 
 /// An id as the owner or group of a file. Groups have negative ids.

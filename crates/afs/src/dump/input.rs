@@ -16,13 +16,30 @@ pub(super) struct Input<R> {
     unused: std::ops::Range<usize>,
     at: u64,
     /// The record that errors name.
-    pub record: Record,
+    record: Record,
+    /// Where that record begins.
+    began: u64,
 }
 
 impl<R: Read> Input<R> {
     pub fn new(from: R) -> Self {
         let buffer = vec![0; BUFFER].into_boxed_slice();
-        Self { from, buffer, unused: 0..0, at: 0, record: Record::DumpHeader }
+        Self { from, buffer, unused: 0..0, at: 0, record: Record::DumpHeader, began: 0 }
+    }
+
+    /// Notes that a record begins, whose first byte was read last.
+    pub fn begin(&mut self, record: Record) {
+        self.begin_at(record, self.before().at);
+    }
+
+    /// Notes that a record began at this byte.
+    pub fn begin_at(&mut self, record: Record, began: u64) {
+        (self.record, self.began) = (record, began);
+    }
+
+    /// The place where the current record begins.
+    pub fn record_place(&self) -> Place {
+        Place { record: self.record, at: self.began }
     }
 
     /// The place of the next byte.

@@ -35,6 +35,7 @@ mod tests;
 mod writer;
 
 pub use reader::{Event, Reader};
+pub(crate) use writer::record_size;
 pub use writer::{Writer, dump_size};
 
 use crate::acl::RAW_SIZE as ACL_SIZE;

@@ -8,7 +8,7 @@ use super::{
     VERSION, VnodeRecord, VolumeHeader, section,
 };
 use crate::types::{DataVersion, Date, PrincipalId, Unique, Vnode, VnodeType, VolumeId, VolumeType};
-use crate::{Error, Record, Result};
+use crate::{Error, Place, Record, Result};
 
 /// A part of a dump.
 #[derive(Debug, PartialEq, Eq)]
@@ -107,6 +107,11 @@ impl<R: Read> Reader<R> {
     /// How many bytes of the dump were taken.
     pub fn offset(&self) -> u64 {
         self.input.place().at
+    }
+
+    /// The section of the last event, and where it begins.
+    pub fn place(&self) -> Place {
+        self.input.record_place()
     }
 
     fn shape(&self, why: &'static str) -> Error {
@@ -212,7 +217,7 @@ impl<R: Read> Reader<R> {
     }
 
     fn volume(&mut self) -> Result<Event<'_>> {
-        self.input.record = Record::VolumeHeader;
+        self.input.begin(Record::VolumeHeader);
         let mut header = Box::<VolumeHeader>::default();
         loop {
             match self.tag(|tag| b"ivnsbutpcqmdfaoCAUEBOMWDZV".contains(&tag))? {
@@ -275,8 +280,9 @@ impl<R: Read> Reader<R> {
     }
 
     fn vnode(&mut self) -> Result<Event<'_>> {
+        let began = self.input.before().at;
         let vnode = Vnode(self.input.u32("the vnode's number")?);
-        self.input.record = Record::Vnode(vnode);
+        self.input.begin_at(Record::Vnode(vnode), began);
         if vnode.0 == 0 {
             return Err(self.range("the vnode's number", vnode.0));
         }
@@ -377,7 +383,7 @@ impl<R: Read> Reader<R> {
     }
 
     fn end(&mut self) -> Result<Event<'_>> {
-        self.input.record = Record::DumpEnd;
+        self.input.begin(Record::DumpEnd);
         let magic = self.input.u32("the magic number")?;
         if magic != END_MAGIC {
             return Err(Error::Magic { place: self.input.before(), found: magic.into() });

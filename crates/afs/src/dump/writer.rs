@@ -168,12 +168,15 @@ pub fn dump_size<'a>(
     vnodes: impl IntoIterator<Item = &'a VnodeRecord>,
 ) -> u64 {
     const END: u64 = 5;
-    let vnodes = vnodes.into_iter().map(|record| {
-        let data = record.attributes.as_ref().and_then(|a| a.length).unwrap_or(0);
-        (vnode_bytes(record).len() as u64).saturating_add(data)
-    });
+    let vnodes = vnodes.into_iter().map(record_size);
     let heads = header_bytes(header).len() + volume_bytes(volume).len();
     vnodes.fold(heads as u64 + END, u64::saturating_add)
+}
+
+/// The size of a vnode with its data in bytes.
+pub(crate) fn record_size(record: &VnodeRecord) -> u64 {
+    let data = record.attributes.as_ref().and_then(|a| a.length).unwrap_or(0);
+    (vnode_bytes(record).len() as u64).saturating_add(data)
 }
 
 /// A section in the making.

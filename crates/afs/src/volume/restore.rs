@@ -1,113 +1,162 @@
-//! Restoring a full dump into a new volume.
+//! Restoring a dump into a volume: a new one, or one that has contents.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io::Read;
 
-use zpl::{
-    AfsStatus, DirCookie, FileSystem, FileType, Kind, Place as ObjectPlace, Plant, PlantedEntry, Time,
-};
+use zpl::{AfsStatus, FileSystem, FileType, Kind, Place as ObjectPlace, Plant, PlantedEntry, Time};
 
-use super::{object, owner, set_header, vnode};
+use super::blocks;
+use super::tree::{Known, Tree};
+use super::{object, owner, set_header};
 use crate::acl::Acl;
 use crate::dir::{Directory, MAX_PAGES, PAGE_SIZE};
-use crate::dump::{Attributes, Event, Reader, VnodeRecord, VolumeHeader};
+use crate::dump::{Attributes, Event, Header, Reader, VnodeRecord, VolumeHeader};
 use crate::types::{Unique, Vnode, VnodeType};
 use crate::{Error, Place, Record, Result};
 
-/// Most vnodes that directories name, or that the dump has. All are remembered until the end.
-const MOST_VNODES: usize = 16 << 20;
 /// Bytes that are written at once.
 const PIECE: usize = 1 << 20;
+/// Files of one transaction.
+const BATCH: usize = 64;
 /// Longest target of a symbolic link.
 const TARGET_MAX: u64 = 4095;
 
-/// Restores a full dump into a volume that [`super::new_volume`] made, and returns its header.
+/// What a restore found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Restored {
+    /// The dump header.
+    pub dump: Header,
+    /// The volume header of the dump; of several, the last one. [`VolumeHeader::disk_used`] and
+    /// [`VolumeHeader::file_count`] are those of the restored volume, and
+    /// [`VolumeHeader::next_unique`] is above all its uniques.
+    pub volume: VolumeHeader,
+}
+
+/// The header of a volume into which a dump was restored (`RestoreVolume`, `CopyVolumeHeader`).
+///
+/// `own` says what the volume is: its id, name, type, parent and clone. All other fields are the
+/// dump's, except that the counts of use begin anew. The next unique never gets smaller, because
+/// clients may still know files of the former contents.
+pub fn restored_header(own: &VolumeHeader, dump: &VolumeHeader) -> VolumeHeader {
+    VolumeHeader {
+        id: own.id,
+        version: own.version.max(1),
+        name: own.name.clone(),
+        kind: own.kind,
+        parent: own.parent,
+        clone: own.clone,
+        next_unique: own.next_unique.max(dump.next_unique),
+        week_use: [0; 7],
+        day_use_date: Default::default(),
+        day_use: 0,
+        ..dump.clone()
+    }
+}
+
+/// Restores a dump into a volume, and stores the header that `header` makes of the result.
+///
+/// The volume has the contents that the dump is based on, or those of [`super::new_volume`]. A
+/// vnode that is whole in the dump replaces the one of the volume, and a vnode that the dump only
+/// names stays. All other vnodes of the volume are deleted. So a full dump replaces all contents.
+/// At the end the vnodes must be a tree.
+///
+/// No other thread may use the file system meanwhile.
 ///
 /// # Errors
-/// The volume is then incomplete, and must be destroyed.
+/// The contents are then neither the old nor the new ones, and the header is the old one. The
+/// caller rolls the file system back to a snapshot, or destroys it.
 ///
 /// * The errors of [`Reader::next_event`].
-/// * [`Error::Shape`]: the file system is no new volume; the dump is incremental; or its vnodes are
-///   no tree: one is missing or there twice, has a wrong link count or parent, or no name.
+/// * [`Error::Shape`]: the file system is no volume; an incremental dump does not fit the volume;
+///   or the vnodes are no tree: one is missing or there twice, has a wrong link count or parent, or
+///   no name.
 /// * [`Error::Range`], [`Error::TooLong`]: a directory or symbolic link is too long, or there are
 ///   too many vnodes.
-/// * [`Error::FileSystem`]: the volume can't be changed.
-pub fn restore<R: Read>(fs: &FileSystem, reader: &mut Reader<R>) -> Result<VolumeHeader> {
-    if !fs.is_afs() || fs.afs_header()?.is_some() {
-        return Err(Error::Shape { place: at(Vnode::ROOT), why: "the file system is no new volume" });
+/// * [`Error::FileSystem`]: the volume can't be read or changed.
+pub fn restore<R: Read>(
+    fs: &FileSystem,
+    reader: &mut Reader<R>,
+    header: impl FnOnce(&Restored) -> VolumeHeader,
+) -> Result<Restored> {
+    if !fs.is_afs() {
+        let why = "the file system is no volume";
+        return Err(Error::Shape { place: reader.place(), why });
+    }
+    let in_place = has_contents(fs)?;
+    if in_place {
+        // What was removed but not freed has numbers that the dump may use.
+        fs.drain()?;
     }
     let mut restoring = Restoring {
         fs,
-        named: HashMap::new(),
-        made: HashMap::new(),
-        links_in: BTreeSet::new(),
+        in_place,
+        tree: Tree::default(),
         current: None,
         data: Vec::new(),
+        data_at: 0,
         written: 0,
+        batch: Vec::new(),
+        batch_bytes: 0,
     };
-    let mut header = None;
+    let (mut dump, mut volume) = (Header::default(), None);
     loop {
         match reader.next_event()? {
-            Event::Header(_) => {}
-            Event::Volume(volume) => header = Some(*volume),
+            Event::Header(header) => dump = header,
+            Event::Volume(header) => volume = Some(*header),
             Event::Vnode(record) => {
                 restoring.finish()?;
-                restoring.begin(*record)?;
+                let at = reader.place().at;
+                restoring.begin(*record, at, reader.offset())?;
             }
             Event::Data(piece) => restoring.data(piece)?,
             Event::End => break,
         }
     }
     restoring.finish()?;
-    restoring.check()?;
-    let dump = Place { record: Record::VolumeHeader, at: reader.offset() };
-    let header = header.ok_or(Error::Shape { place: dump, why: "the dump has no volume header" })?;
-    set_header(fs, &header)?;
-    Ok(header)
+    restoring.flush_batch()?;
+    let end = reader.place();
+    let mut volume = volume.ok_or(Error::Shape { place: end, why: "the dump has no volume header" })?;
+    restoring.tree.end(fs, in_place, end.at)?;
+    let sums = restoring.tree.sums();
+    volume.disk_used = u32::try_from(sums.blocks).unwrap_or(u32::MAX);
+    volume.file_count = u32::try_from(sums.vnodes).unwrap_or(u32::MAX);
+    volume.next_unique = volume.next_unique.max(Unique(sums.greatest_unique.0.saturating_add(1)));
+    let restored = Restored { dump, volume };
+    set_header(fs, &header(&restored))?;
+    Ok(restored)
 }
 
-/// What is known of a vnode of the dump.
-#[derive(Clone, Copy)]
-struct Made {
-    unique: Unique,
-    kind: VnodeType,
-    parent: Vnode,
-    links: u16,
-}
-
-/// What directories say of a vnode.
-#[derive(Clone, Copy)]
-struct Named {
-    unique: Unique,
-    parent: Vnode,
-    names: u32,
+/// Whether a volume has more than the root directory of [`super::new_volume`].
+fn has_contents(fs: &FileSystem) -> Result<bool> {
+    // A restore that failed leaves contents without a header.
+    let others = fs.objset().objects(object(Vnode(Vnode::ROOT.0 + 1))).next().transpose();
+    Ok(fs.afs_header()?.is_some() || others.map_err(zpl::Error::Dmu)?.is_some())
 }
 
 struct Restoring<'a> {
     fs: &'a FileSystem,
-    named: HashMap<Vnode, Named>,
-    made: HashMap<Vnode, Made>,
-    /// The directories with symbolic links, whose entries say that they are files.
-    links_in: BTreeSet<Vnode>,
+    /// Whether the volume may have contents.
+    in_place: bool,
+    tree: Tree,
     /// The vnode whose data come next.
     current: Option<(VnodeRecord, Attributes)>,
     /// Its data that are not written yet.
     data: Vec<u8>,
+    /// Where its data begin in the dump.
+    data_at: u64,
     written: u64,
-}
-
-/// The place of an error in a vnode.
-fn at(vnode: Vnode) -> Place {
-    Place { record: Record::Vnode(vnode), at: 0 }
+    /// Small files and links that are planted together.
+    batch: Vec<Plant>,
+    batch_bytes: usize,
 }
 
 impl Restoring<'_> {
-    fn begin(&mut self, record: VnodeRecord) -> Result<()> {
-        let place = at(record.vnode);
-        let shape = |why| Err(Error::Shape { place, why });
+    /// Begins a vnode. Its record begins at byte `at` of the dump, and its data at `data_at`.
+    fn begin(&mut self, record: VnodeRecord, at: u64, data_at: u64) -> Result<()> {
+        let place = Place { record: Record::Vnode(record.vnode), at };
         let Some(attributes) = record.attributes.clone() else {
-            return shape("an incremental dump needs the volume that it is based on");
+            return self.tree.keep(record.vnode, record.unique, at);
         };
+        let shape = |why| Err(Error::Shape { place, why });
         let Some(length) = attributes.length else { return shape("the dump lacks its data") };
         let most = match attributes.kind {
             VnodeType::Directory => (MAX_PAGES * PAGE_SIZE) as u64,
@@ -120,32 +169,49 @@ impl Restoring<'_> {
         if attributes.kind == VnodeType::Directory && attributes.acl.is_none() {
             return shape("the dump lacks the access list of a directory");
         }
-        if self.made.len() == MOST_VNODES {
-            return Err(Error::TooLong { place, field: "the list of vnodes", max: MOST_VNODES });
-        }
+        let former = self.former(record.vnode)?;
+        let is_new = former.is_none_or(|(unique, _)| unique != u64::from(record.unique.0));
         let Attributes { kind, parent, link_count: links, .. } = attributes;
-        let made = Made { unique: record.unique, kind, parent, links };
-        if self.made.insert(record.vnode, made).is_some() {
-            return shape("the dump has a vnode twice");
+        let known = Known { unique: record.unique, kind: Some(kind), parent, links, at, is_new };
+        self.tree.insert(record.vnode, known, blocks(length))?;
+        if kind == VnodeType::Symlink || former.is_some_and(|(_, kind)| kind == FileType::Symlink) {
+            self.tree.note_types(parent);
         }
-        if attributes.kind == VnodeType::File {
-            self.plant(&record, &attributes, Kind::Regular, length)?;
+        if kind == VnodeType::File && length > PIECE as u64 {
+            let plant = plant(&record, &attributes, place, Kind::Regular, length)?;
+            self.fs.plant(&[plant])?;
         }
+        self.data_at = data_at;
         self.current = Some((record, attributes));
         Ok(())
     }
 
-    fn data(&mut self, piece: &[u8]) -> Result<()> {
-        self.data.extend_from_slice(piece);
-        let file = self.current.as_ref().is_some_and(|(_, a)| a.kind == VnodeType::File);
-        if file && self.data.len() >= PIECE { self.flush() } else { Ok(()) }
+    /// The generation and type of what the volume has under this number.
+    fn former(&self, vnode: Vnode) -> Result<Option<(u64, FileType)>> {
+        if !self.in_place {
+            return Ok(None);
+        }
+        match self.fs.node(object(vnode)) {
+            Ok(node) => Ok(Some((node.attr().generation, node.attr().kind))),
+            Err(zpl::Error::NoFile { .. }) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
     }
 
-    /// Writes the data of a file.
-    fn flush(&mut self) -> Result<()> {
+    fn data(&mut self, piece: &[u8]) -> Result<()> {
+        self.data.extend_from_slice(piece);
+        let large = self.current.as_ref().is_some_and(|(_, a)| is_large(a));
+        if large && self.data.len() >= PIECE { self.write_data() } else { Ok(()) }
+    }
+
+    /// Writes the data of a large file.
+    fn write_data(&mut self) -> Result<()> {
         let Some((record, _)) = &self.current else { return Ok(()) };
         for piece in self.data.chunks(PIECE) {
-            self.fs.plant_data(object(record.vnode), self.written, piece)?;
+            // What is not written reads as zeros.
+            if piece.iter().any(|byte| *byte != 0) {
+                self.fs.plant_data(object(record.vnode), self.written, piece)?;
+            }
             self.written += piece.len() as u64;
         }
         self.data.clear();
@@ -155,7 +221,7 @@ impl Restoring<'_> {
     /// Ends the vnode whose data have all come.
     fn finish(&mut self) -> Result<()> {
         match self.current.as_ref().map(|(_, attributes)| attributes.kind) {
-            Some(VnodeType::File) => self.flush()?,
+            Some(VnodeType::File) => self.file()?,
             Some(VnodeType::Directory) => self.directory()?,
             Some(VnodeType::Symlink) => self.symlink()?,
             None => {}
@@ -166,35 +232,62 @@ impl Restoring<'_> {
         Ok(())
     }
 
+    /// Where errors in the data of the current vnode are.
+    fn place(&self, vnode: Vnode) -> Place {
+        Place { record: Record::Vnode(vnode), at: self.data_at }
+    }
+
+    fn file(&mut self) -> Result<()> {
+        if self.current.as_ref().is_some_and(|(_, attributes)| is_large(attributes)) {
+            return self.write_data();
+        }
+        let Some((record, attributes)) = self.current.take() else { return Ok(()) };
+        let data = std::mem::take(&mut self.data);
+        let place = self.place(record.vnode);
+        let size = data.len() as u64;
+        let plant = plant(&record, &attributes, place, Kind::Regular, size)?;
+        self.push(Plant { data, ..plant })
+    }
+
     fn symlink(&mut self) -> Result<()> {
         let Some((record, attributes)) = self.current.take() else { return Ok(()) };
         let target = std::mem::take(&mut self.data);
-        self.links_in.insert(attributes.parent);
+        let place = self.place(record.vnode);
+        if target.is_empty() {
+            return Err(Error::Shape { place, why: "a symbolic link has no target" });
+        }
         let length = target.len() as u64;
-        self.plant(&record, &attributes, Kind::Symlink(target), length)
+        self.push(plant(&record, &attributes, place, Kind::Symlink(target), length)?)
+    }
+
+    /// Plants a file together with others.
+    fn push(&mut self, plant: Plant) -> Result<()> {
+        self.batch_bytes += plant.data.len();
+        self.batch.push(plant);
+        if self.batch.len() == BATCH || self.batch_bytes >= PIECE { self.flush_batch() } else { Ok(()) }
+    }
+
+    fn flush_batch(&mut self) -> Result<()> {
+        if !self.batch.is_empty() {
+            self.fs.plant(&self.batch)?;
+        }
+        self.batch.clear();
+        self.batch_bytes = 0;
+        Ok(())
     }
 
     fn directory(&mut self) -> Result<()> {
         let Some((record, attributes)) = self.current.take() else { return Ok(()) };
         let blob = std::mem::take(&mut self.data);
-        let directory = Directory::new(&blob)?;
+        let place = self.place(record.vnode);
+        let directory = Directory::new(&blob).map_err(|error| error.inside(place))?;
         let own = |name: &[u8]| matches!(name, b"." | b"..");
         let entries: Vec<_> = directory.entries().filter(|entry| !own(entry.name)).collect();
-        let place = at(record.vnode);
-        if self.named.len() + entries.len() > MOST_VNODES {
-            return Err(Error::TooLong { place, field: "the list of entries", max: MOST_VNODES });
-        }
         for entry in &entries {
-            let new = Named { unique: entry.unique, parent: record.vnode, names: 0 };
-            let named = self.named.entry(entry.vnode).or_insert(new);
-            named.names += 1;
-            let same = (named.unique, named.parent) == (new.unique, new.parent);
-            if !same {
-                let why = "it has names in two directories, or for two uses of its number";
-                return Err(Error::Shape { place: at(entry.vnode), why });
-            }
+            self.tree.name(record.vnode, entry.vnode, entry.unique, place.at)?;
         }
-        self.plant(&record, &attributes, Kind::Directory, entries.len() as u64 + 2)?;
+        let size = entries.len() as u64 + 2;
+        self.fs.plant(&[plant(&record, &attributes, place, Kind::Directory, size)?])?;
         let kind = |vnode: Vnode| match vnode.is_directory() {
             true => FileType::Directory,
             false => FileType::Regular,
@@ -207,106 +300,46 @@ impl Restoring<'_> {
                 kind: kind(entry.vnode),
             })
             .collect();
-        Ok(self.fs.plant_entries(object(record.vnode), &planted, false)?)
+        Ok(self.fs.plant_entries(object(record.vnode), &planted)?)
     }
+}
 
-    fn plant(&self, record: &VnodeRecord, attributes: &Attributes, kind: Kind, size: u64) -> Result<()> {
-        let access_list = match &attributes.acl {
-            Some(raw) => Acl::from_raw(raw)?.to_compact(),
-            None => Vec::new(),
-        };
-        let status = AfsStatus {
-            author: attributes.author.0,
-            data_version: attributes.data_version.0.into(),
-            server_mtime: attributes.server_modify_time.0.into(),
-            access_list,
-        };
-        // The root directory is its own parent.
-        let parent = if record.vnode == Vnode::ROOT { record.vnode } else { attributes.parent };
-        Ok(self.fs.plant(&Plant {
-            place: ObjectPlace { object: object(record.vnode), generation: record.unique.0.into() },
-            kind,
-            permissions: attributes.mode.into(),
-            uid: owner(attributes.owner.0),
-            gid: owner(attributes.group),
-            parent: object(parent),
-            links: attributes.link_count.into(),
-            size,
-            time: Time { secs: attributes.modify_time.0.into(), nanos: 0 },
-            status,
-        })?)
-    }
+/// Whether a file is written in ranges, as they come.
+fn is_large(attributes: &Attributes) -> bool {
+    attributes.kind == VnodeType::File && attributes.length.is_some_and(|length| length > PIECE as u64)
+}
 
-    /// Checks that the vnodes are a tree, and corrects the types of entries.
-    fn check(&self) -> Result<()> {
-        let shape = |vnode, why| Err(Error::Shape { place: at(vnode), why });
-        if !self.made.contains_key(&Vnode::ROOT) {
-            return shape(Vnode::ROOT, "the dump lacks the root directory");
-        }
-        if self.named.contains_key(&Vnode::ROOT) {
-            return shape(Vnode::ROOT, "a directory names the root directory");
-        }
-        if let Some(vnode) = self.named.keys().find(|vnode| !self.made.contains_key(*vnode)) {
-            return shape(*vnode, "a directory names it, but the dump lacks it");
-        }
-        let mut below: HashMap<Vnode, u32> = HashMap::new();
-        for (vnode, made) in self.made.iter().filter(|(vnode, _)| **vnode != Vnode::ROOT) {
-            let Some(named) = self.named.get(vnode) else { return shape(*vnode, "no directory names it") };
-            if named.unique != made.unique {
-                return shape(*vnode, "a directory names another use of its number");
-            }
-            if named.parent != made.parent {
-                return shape(*vnode, "its parent is not the directory that names it");
-            }
-            if made.kind == VnodeType::Directory {
-                *below.entry(made.parent).or_default() += 1;
-            } else if u32::from(made.links) != named.names {
-                return shape(*vnode, "its link count is not the number of its names");
-            }
-            if made.kind == VnodeType::Directory && named.names != 1 {
-                return shape(*vnode, "a directory has two names");
-            }
-        }
-        let directories = self.made.iter().filter(|(_, made)| made.kind == VnodeType::Directory);
-        for (vnode, made) in directories.clone() {
-            if u32::from(made.links) != 2 + below.get(vnode).copied().unwrap_or(0) {
-                return shape(*vnode, "its link count is not 2 and the number of its subdirectories");
-            }
-        }
-        self.check_circles(directories.map(|(vnode, _)| *vnode))?;
-        self.links_in.iter().try_for_each(|dir| self.retype(*dir))
-    }
-
-    /// Checks that each directory is below the root. All parents are directories of the dump.
-    fn check_circles(&self, directories: impl Iterator<Item = Vnode>) -> Result<()> {
-        let mut below_root = HashSet::from([Vnode::ROOT]);
-        for directory in directories {
-            let (mut at_now, mut path) = (directory, HashSet::new());
-            while !below_root.contains(&at_now) {
-                if !path.insert(at_now) {
-                    return Err(Error::Shape { place: at(directory), why: "its parents run in a circle" });
-                }
-                at_now = self.made[&at_now].parent;
-            }
-            below_root.extend(path);
-        }
-        Ok(())
-    }
-
-    /// Gives the entries of symbolic links their type.
-    fn retype(&self, dir: Vnode) -> Result<()> {
-        let mut links = Vec::new();
-        for entry in self.fs.read_dir(object(dir), DirCookie(2))? {
-            let entry = entry?;
-            let made = vnode(entry.object).and_then(|vnode| self.made.get(&vnode));
-            if made.is_some_and(|made| made.kind == VnodeType::Symlink) {
-                links.push(entry);
-            }
-        }
-        let planted: Vec<PlantedEntry<'_>> = links
-            .iter()
-            .map(|link| PlantedEntry { name: &link.name, object: link.object, kind: FileType::Symlink })
-            .collect();
-        Ok(self.fs.plant_entries(object(dir), &planted, true)?)
-    }
+/// The file of a vnode, without data.
+fn plant(
+    record: &VnodeRecord,
+    attributes: &Attributes,
+    place: Place,
+    kind: Kind,
+    size: u64,
+) -> Result<Plant> {
+    let access_list = match &attributes.acl {
+        Some(raw) => Acl::from_raw(raw).map_err(|error| error.inside(place))?.to_compact(),
+        None => Vec::new(),
+    };
+    let status = AfsStatus {
+        author: attributes.author.0,
+        data_version: attributes.data_version.0.into(),
+        server_mtime: attributes.server_modify_time.0.into(),
+        access_list,
+    };
+    // The root directory is its own parent.
+    let parent = if record.vnode == Vnode::ROOT { record.vnode } else { attributes.parent };
+    Ok(Plant {
+        place: ObjectPlace { object: object(record.vnode), generation: record.unique.0.into() },
+        kind,
+        permissions: attributes.mode.into(),
+        uid: owner(attributes.owner.0),
+        gid: owner(attributes.group),
+        parent: object(parent),
+        links: attributes.link_count.into(),
+        size,
+        time: Time { secs: attributes.modify_time.0.into(), nanos: 0 },
+        status,
+        data: Vec::new(),
+    })
 }

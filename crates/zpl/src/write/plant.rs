@@ -5,23 +5,41 @@
 //! without a name, and a directory with entries whose files may be missing yet. Commits wait for
 //! the txg, and no status changes by itself. The caller gives all attributes, and publishes
 //! the file system at the end.
+//!
+//! A planted file replaces the file that has its object. The old one is freed, and the new one is
+//! made in the same transaction. Only a directory of the same generation stays, because most of its
+//! entries stay: its attributes are changed, and [`FileSystem::plant_entries`] changes what differs.
+//!
+//! # Crash
+//! Each call is a transaction or several. The caller needs a snapshot to return to.
+//!
+//! # Locks
+//! None: no other thread may use the file system.
 
 use super::data::{ATTR_BYTES, grown};
-use super::make::{Birth, MAKE_BYTES};
-use super::replay::Given;
-use super::trivial;
-use super::update::Changes;
+use super::make::MAKE_BYTES;
+use super::nfs4::AUTO_INHERIT;
+use super::remove::REMOVE_BYTES;
+use super::update::{AV_MODIFIED, Changes, NO_EXECS_DENIED, time_bytes};
+use super::{Writer, trivial};
 use crate::afs::HEADER;
-use crate::{AfsStatus, Error, FileSystem, FileType, Kind, NewFile, Place, Result, Time};
-use dmu::zap::Value;
+use crate::{AfsStatus, Attr, Error, FileSystem, FileType, Kind, Place, Result, Time};
+use dmu::zap::{Value, Zap};
+use dmu::{Dnode, NewObject, Tx};
 use dsl::Need;
-use ondisk::ObjNum;
+use ondisk::objset::ObjsetFlags;
 use ondisk::sa::Attr as Sa;
+use ondisk::zap::ZapFlags;
+use ondisk::znode::Pflags;
+use ondisk::{DmuType, ObjNum};
+use std::collections::{HashMap, HashSet};
 
 /// Longest header of a volume in bytes.
 pub const AFS_HEADER_MAX: usize = 4096;
-/// Entries of one transaction.
+/// Entries or freed files of one transaction.
 const BATCH: usize = 128;
+/// The block of a new file of at most so many bytes.
+const SECTOR: u64 = 512;
 
 /// A file with everything that its attributes say.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,6 +64,8 @@ pub struct Plant {
     pub time: Time,
     /// The status.
     pub status: AfsStatus,
+    /// The first bytes of a regular file, within its size.
+    pub data: Vec<u8>,
 }
 
 /// An entry of a directory.
@@ -73,62 +93,159 @@ impl FileSystem {
         Ok(self.master().update(&tx, HEADER.as_bytes(), &Value::bytes(header))?)
     }
 
-    /// Makes a file without a name in a volume, or gives the root directory its attributes.
+    /// Makes files without names in a volume, in one transaction. Each replaces the file that has
+    /// its object. The root directory, and a directory of the same generation, keep their entries.
+    ///
+    /// The caller limits the number of files and bytes.
     ///
     /// # Errors
-    /// * [`Error::Dmu`] with [`dmu::Error::ObjectExists`]: the object exists.
+    /// After an error, some of the files may be there.
+    ///
     /// * [`Error::NameTooLong`]: the target of a symbolic link is empty or too long.
+    /// * [`Error::TooLarge`]: the data end after the file's size.
+    /// * [`Error::Dmu`] with [`dmu::Error::ObjectExists`]: the object is no file, but belongs to
+    ///   the file system itself.
     /// * The errors of [changing](Error#changing).
     ///
     /// # Panics
     /// If the file system is no volume.
-    pub fn plant(&self, plant: &Plant) -> Result<()> {
+    pub fn plant(&self, plants: &[Plant]) -> Result<()> {
         assert!(self.is_afs(), "only volumes are restored from dumps");
         let w = self.writer()?;
-        if let Kind::Symlink(target) = &plant.kind
-            && (target.is_empty() || target.len() >= super::make::TARGET_MAX)
-        {
-            return Err(Error::NameTooLong { len: target.len() });
-        }
-        let root = self.node(self.root())?;
-        let Place { object, generation } = plant.place;
-        let tx = w.tx(Need::growing(MAKE_BYTES))?;
-        let new = NewFile {
-            uid: plant.uid,
-            gid: plant.gid,
-            ..NewFile::new(plant.kind.clone(), plant.permissions & 0o7777)
-        };
-        if object != self.root() {
-            let given = Given { object, slots: 1, generation, time: plant.time };
-            self.make(w, &tx, &Birth { given: Some(&given), ..Birth::new(&new, &root) })?;
-        }
-        let node = self.node(object)?;
-        let mut changes = Changes::default();
-        if object == self.root() {
-            let mode = (FileType::Directory.bits() as u32) << 12 | new.permissions;
-            let (count, aces) = trivial::aces(mode, true);
-            changes.word(Sa::Mode, mode.into());
-            changes.word(Sa::Uid, plant.uid.into());
-            changes.word(Sa::Gid, plant.gid.into());
-            changes.word(Sa::Gen, generation);
-            changes.word(Sa::DaclCount, count);
-            changes.bytes(Sa::DaclAces, aces);
-            for time in [Sa::Atime, Sa::Mtime, Sa::Ctime, Sa::Crtime] {
-                changes.time(time, plant.time);
+        let mut bytes = 0;
+        let mut former = Vec::with_capacity(plants.len());
+        for plant in plants {
+            let object = plant.place.object;
+            if let Kind::Symlink(target) = &plant.kind
+                && (target.is_empty() || target.len() >= super::make::TARGET_MAX)
+            {
+                return Err(Error::NameTooLong { len: target.len() });
             }
+            if plant.data.len() as u64 > plant.size {
+                return Err(Error::TooLarge { object });
+            }
+            let old = match self.node(object) {
+                Ok(node) => Some(node),
+                Err(Error::NoFile { .. }) => None,
+                Err(e) => return Err(e),
+            };
+            if let Some(old) = &old
+                && !plant.stays(self, old.attr())
+            {
+                self.free_much(w, old, 0, u64::MAX)?;
+            }
+            former.push(old.map(|old| *old.attr()));
+            bytes += MAKE_BYTES + plant.data.len() as u64;
+        }
+        let tx = w.tx(Need::growing(bytes))?;
+        let root = *self.node(self.root())?.attr();
+        for (plant, old) in plants.iter().zip(former) {
+            match old {
+                Some(old) if plant.stays(self, &old) => self.change_planted(&tx, plant)?,
+                Some(_) => {
+                    self.free_now(&tx, plant.place.object)?;
+                    self.make_planted(w, &tx, plant, &root)?;
+                }
+                None => self.make_planted(w, &tx, plant, &root)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives a directory that stays its new attributes.
+    fn change_planted(&self, tx: &Tx, plant: &Plant) -> Result<()> {
+        let node = self.node(plant.place.object)?;
+        let mut changes = Changes::default();
+        let mode = plant.mode();
+        let (count, aces) = trivial::aces(mode, true);
+        changes.word(Sa::Mode, mode.into());
+        changes.word(Sa::Uid, plant.uid.into());
+        changes.word(Sa::Gid, plant.gid.into());
+        changes.word(Sa::Gen, plant.place.generation);
+        changes.word(Sa::DaclCount, count);
+        changes.bytes(Sa::DaclAces, aces);
+        for time in [Sa::Atime, Sa::Mtime, Sa::Ctime, Sa::Crtime] {
+            changes.time(time, plant.time);
         }
         changes.word(Sa::Parent, plant.parent.0);
         changes.word(Sa::Links, plant.links);
         changes.word(Sa::Size, plant.size);
         changes.bytes(Sa::Afs, plant.status.encode());
-        changes.apply(&node, &tx)?;
-        let recordsize = u64::from(w.policy().recordsize);
-        if plant.kind == Kind::Regular
-            && let Some(block) = grown(node.dnode().block_size(), 0, plant.size, recordsize)
-        {
-            self.grow_block(&node, &tx, block)?;
+        changes.apply(&node, tx)
+    }
+
+    fn make_planted(&self, w: &Writer, tx: &Tx, plant: &Plant, root: &Attr) -> Result<()> {
+        let (os, object) = (self.objset(), plant.place.object);
+        let spec = |kind| NewObject::new(kind).with_bonus(DmuType::SA, Vec::new());
+        let dn = match plant.kind.file_type() {
+            FileType::Directory => {
+                let (norm, plain) = (self.normalization_on_disk(), ZapFlags::default());
+                let spec = spec(DmuType::DIRECTORY_CONTENTS);
+                Zap::create_claim(os, tx, object, &spec, norm, plain)?.dnode().clone()
+            }
+            kind => {
+                let recordsize = u64::from(w.policy().recordsize);
+                let block = match kind {
+                    FileType::Regular => grown(SECTOR, 0, plant.size, recordsize).unwrap_or(SECTOR),
+                    _ => SECTOR,
+                };
+                let block_size = u32::try_from(block).expect("recordsize is at most 16 MiB");
+                let spec = NewObject { block_size, ..spec(DmuType::PLAIN_FILE_CONTENTS) };
+                os.claim_object(tx, object, &spec)?
+            }
+        };
+        self.attributes_of_planted(tx, &dn, plant, root)?;
+        if plant.kind == Kind::Regular && !plant.data.is_empty() {
+            dn.write_at(tx, 0, &plant.data)?;
         }
         Ok(())
+    }
+
+    /// Writes the attributes of a new file, in the order of OpenZFS.
+    fn attributes_of_planted(&self, tx: &Tx, dn: &Dnode, plant: &Plant, root: &Attr) -> Result<()> {
+        let kind = plant.kind.file_type();
+        let directory = kind == FileType::Directory;
+        let mode = plant.mode();
+        let mut flags = Pflags::ARCHIVE | AV_MODIFIED | Pflags::ACL_TRIVIAL;
+        flags |= if directory { AUTO_INHERIT } else { 0 };
+        flags |= if trivial::all_execute(mode) { NO_EXECS_DENIED } else { 0 };
+        let mut project = 0;
+        if matches!(kind, FileType::Regular | FileType::Directory) {
+            let counts = self.objset().phys().flags.0 & ObjsetFlags::PROJECTQUOTA_COMPLETE != 0;
+            flags |= if counts { Pflags::PROJID } else { 0 };
+            if root.pflags.has(Pflags::PROJINHERIT) {
+                flags |= Pflags::PROJINHERIT;
+                project = root.projid;
+            }
+        }
+        let word = |n: u64| n.to_le_bytes();
+        let target: &[u8] = if let Kind::Symlink(target) = &plant.kind { target } else { b"" };
+        let words = [
+            (Sa::Mode, word(mode.into())),
+            (Sa::Size, word(plant.size)),
+            (Sa::Gen, word(plant.place.generation)),
+            (Sa::Uid, word(plant.uid.into())),
+            (Sa::Gid, word(plant.gid.into())),
+            (Sa::Parent, word(plant.parent.0)),
+            (Sa::Flags, word(flags)),
+        ];
+        let mut all: Vec<(Sa, &[u8])> = words.iter().map(|(a, v)| (*a, &v[..])).collect();
+        let time = time_bytes(plant.time);
+        all.extend([Sa::Atime, Sa::Mtime, Sa::Ctime, Sa::Crtime].map(|a| (a, &time[..])));
+        let (count, aces) = trivial::aces(mode, directory);
+        let (links, project, count) = (word(plant.links), word(project), word(count));
+        all.push((Sa::Links, &links));
+        if flags & Pflags::PROJID != 0 {
+            all.push((Sa::Projid, &project));
+        }
+        all.push((Sa::DaclCount, &count));
+        all.push((Sa::DaclAces, &aces));
+        if kind == FileType::Symlink {
+            all.push((Sa::Symlink, target));
+        }
+        let status = plant.status.encode();
+        all.push((Sa::Afs, &status));
+        Ok(self.sa().replace(dn, tx, &all)?)
     }
 
     /// Writes contents of a planted file, within its size.
@@ -146,29 +263,110 @@ impl FileSystem {
         Ok(node.dnode().write_at(&tx, offset, data)?)
     }
 
-    /// Adds entries to a planted directory; with `again`, replaces entries that it has.
+    /// Gives a planted directory exactly these entries.
+    ///
+    /// An entry that names the same object as before keeps its type, whatever `entries` says:
+    /// [`FileSystem::plant_types`] changes types.
     ///
     /// # Errors
     /// * [`Error::NotDirectory`]: the object is no directory.
     /// * [`Error::Dmu`] with [`dmu::Error::EntryExists`]: two entries have one name.
     /// * The errors of [changing](Error#changing).
-    pub fn plant_entries(&self, dir: ObjNum, entries: &[PlantedEntry<'_>], again: bool) -> Result<()> {
+    pub fn plant_entries(&self, dir: ObjNum, entries: &[PlantedEntry<'_>]) -> Result<()> {
         let w = self.writer()?;
-        let node = self.node(dir)?;
-        if node.attr().kind != FileType::Directory {
-            return Err(Error::NotDirectory { object: dir });
+        let zap = self.planted_dir(dir)?;
+        let mut old = HashMap::new();
+        if zap.count()? > 0 {
+            let new: HashSet<&[u8]> = entries.iter().map(|entry| entry.name).collect();
+            let mut gone = Vec::new();
+            for entry in self.read_dir(dir, crate::DirCookie(2))? {
+                let entry = entry?;
+                match new.contains(&entry.name[..]) {
+                    true => _ = old.insert(entry.name, entry.object),
+                    false => gone.push(entry.name),
+                }
+            }
+            for batch in gone.chunks(BATCH) {
+                let tx = w.tx(Need::netfree(REMOVE_BYTES * batch.len() as u64))?;
+                for name in batch {
+                    zap.remove(&tx, name)?;
+                }
+            }
         }
-        let zap = self.dir_zap(node.dnode())?;
         for batch in entries.chunks(BATCH) {
             let tx = w.tx(Need::growing(MAKE_BYTES * batch.len() as u64))?;
             for entry in batch {
                 let value = Value::from(self.entry_value(entry.object, entry.kind));
-                match again {
-                    true => zap.update(&tx, entry.name, &value)?,
-                    false => zap.add(&tx, entry.name, &value)?,
+                match old.get(entry.name) {
+                    None => zap.add(&tx, entry.name, &value)?,
+                    Some(object) if *object == entry.object => {}
+                    Some(_) => zap.update(&tx, entry.name, &value)?,
                 }
             }
         }
         Ok(())
+    }
+
+    /// Corrects the types of entries that a planted directory has.
+    ///
+    /// # Errors
+    /// * [`Error::NotDirectory`]: the object is no directory.
+    /// * The errors of [changing](Error#changing).
+    pub fn plant_types(&self, dir: ObjNum, entries: &[PlantedEntry<'_>]) -> Result<()> {
+        let w = self.writer()?;
+        let zap = self.planted_dir(dir)?;
+        for batch in entries.chunks(BATCH) {
+            let tx = w.tx(Need::growing(MAKE_BYTES * batch.len() as u64))?;
+            for entry in batch {
+                let value = Value::from(self.entry_value(entry.object, entry.kind));
+                zap.update(&tx, entry.name, &value)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn planted_dir(&self, dir: ObjNum) -> Result<Zap> {
+        let node = self.node(dir)?;
+        node.require_dir()?;
+        self.dir_zap(node.dnode())
+    }
+
+    /// Frees files of a volume, whether directories name them or not.
+    ///
+    /// # Errors
+    /// After an error, some of the files may be freed.
+    ///
+    /// * [`Error::NoFile`]: an object is no file.
+    /// * The errors of [changing](Error#changing).
+    pub fn uproot(&self, objects: &[ObjNum]) -> Result<()> {
+        let w = self.writer()?;
+        for batch in objects.chunks(BATCH) {
+            for object in batch {
+                self.free_much(w, &self.node(*object)?, 0, u64::MAX)?;
+            }
+            let tx = w.tx(Need::netfree(REMOVE_BYTES * batch.len() as u64))?;
+            for object in batch {
+                self.free_now(&tx, *object)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn free_now(&self, tx: &Tx, object: ObjNum) -> Result<()> {
+        self.objset().free_object(tx, object)?;
+        self.forget_dir(object);
+        Ok(())
+    }
+}
+
+impl Plant {
+    /// Whether the file that has the object stays and is changed.
+    fn stays(&self, fs: &FileSystem, old: &Attr) -> bool {
+        let directory = old.kind == FileType::Directory && self.kind == Kind::Directory;
+        directory && (self.place.object == fs.root() || old.generation == self.place.generation)
+    }
+
+    fn mode(&self) -> u32 {
+        (self.kind.file_type().bits() as u32) << 12 | (self.permissions & 0o7777)
     }
 }

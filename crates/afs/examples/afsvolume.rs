@@ -1,0 +1,201 @@
+//! Restores dumps into a volume of a pool and dumps it again, for OpenAFS's programs to judge and
+//! for measurements.
+//!
+//! * `afsvolume apply SINCE all|changed DUMP... >NEW` restores the dumps one after the other into
+//!   one volume, and dumps what changed since `SINCE` (seconds since 1970; 0 is everything). The
+//!   dump has all directories, or only the changed ones.
+//! * `afsvolume bench FILES BYTES` restores a generated dump with so many files and bytes, dumps it,
+//!   and restores it over itself. It prints the seconds of the processors and of the clock.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
+
+use afs::acl::Acl;
+use afs::dir::{Builder, Entry};
+use afs::dump::{Attributes, Header, Reader, Span, VnodeRecord, VolumeHeader, Writer};
+use afs::types::{DataVersion, Date, PrincipalId, Unique, Vnode, VnodeType, VolumeId};
+use afs::volume::{DumpScope, dump, dump_size, header, new_volume, restore};
+use dsl::ops::create::Create;
+use spa::create::VdevShape;
+use spa::{OpenHead, Spa};
+use testpools::{HookedSource, images, new_pool};
+use zpl::{FileSystem, Policies, Policy};
+
+type Failure = Box<dyn std::error::Error>;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let done = match words[..] {
+        ["apply", since, which @ ("all" | "changed"), ref dumps @ ..] => {
+            apply(since, which == "changed", dumps)
+        }
+        ["bench", files, bytes] => bench(files, bytes),
+        _ => Err("say `apply` or `bench`".into()),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let mut text = error.to_string();
+            let mut cause = error.source();
+            while let Some(error) = cause {
+                text = format!("{text}: {error}");
+                cause = error.source();
+            }
+            let _ = writeln!(io::stderr(), "afsvolume: {text}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// A pool in files with a new volume.
+struct Volume {
+    fs: FileSystem,
+    spa: Arc<Spa>,
+    _dir: tempfile::TempDir,
+}
+
+impl Volume {
+    fn new() -> Result<Volume, Failure> {
+        let dir = tempfile::tempdir()?;
+        let spa = Arc::new(new_pool(VdevShape::Single, &images(dir.path(), 1, 4 << 30)));
+        let live = spa.writer().ok_or("the pool is not open for changes")?;
+        let contents = Arc::new(new_volume((1_700_000_000, 0)));
+        let name = "tank/536870915".to_owned();
+        live.run(Box::new(Create { name, contents, props: Vec::new(), crypt: None, enforce_limits: false }))?;
+        let head = OpenHead::open(&spa, &live.dsl().dataset("tank/536870915")?)?;
+        let os = head.objset().clone();
+        let source = Arc::new(HookedSource::new(head, SystemTime::now));
+        let fs = FileSystem::open_live(&os, source, Policies::new(Policy::default()))?;
+        Ok(Volume { fs, spa, _dir: dir })
+    }
+}
+
+/// Seconds of the processors that this process has used, in units of 1/100.
+fn processor() -> Result<f64, Failure> {
+    let stat = std::fs::read_to_string("/proc/self/stat")?;
+    let fields = stat.rsplit(')').next().unwrap_or("").split(' ');
+    let ticks: Vec<f64> = fields.skip(12).take(2).filter_map(|field| field.parse().ok()).collect();
+    Ok(ticks.iter().sum::<f64>() / 100.0)
+}
+
+fn timed<T>(what: &str, run: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
+    let (begin, used) = (Instant::now(), processor()?);
+    let done = run()?;
+    let used = processor()? - used;
+    writeln!(io::stdout(), "{what}: {used:.2} s of the processors, {:.2} s", begin.elapsed().as_secs_f64())?;
+    Ok(done)
+}
+
+fn apply(since: &str, omit_unchanged_directories: bool, dumps: &[&str]) -> Result<(), Failure> {
+    let volume = Volume::new()?;
+    for path in dumps {
+        let mut reader = Reader::new(std::fs::File::open(path)?);
+        restore(&volume.fs, &mut reader, |restored| restored.volume.clone())?;
+    }
+    let own = header(&volume.fs)?.ok_or("no dump was named")?;
+    let scope = DumpScope { since: Date(since.parse()?), omit_unchanged_directories };
+    dump(&volume.fs, &own, scope, io::BufWriter::new(io::stdout().lock()))?.flush()?;
+    Ok(())
+}
+
+/// A sink that counts.
+#[derive(Default)]
+struct Count(u64);
+
+impl Write for Count {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += bytes.len() as u64;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn bench(files: &str, bytes: &str) -> Result<(), Failure> {
+    let (files, bytes): (u32, u64) = (files.parse()?, bytes.parse()?);
+    let made = generated(files, bytes)?;
+    let volume = Volume::new()?;
+    let fs = &volume.fs;
+    let again = || Ok(restore(fs, &mut Reader::new(&made[..]), |restored| restored.volume.clone())?);
+    timed("restore", again)?;
+    timed("txg", || Ok(fs.sync()?))?;
+    let own = header(fs)?.ok_or("the volume has no header")?;
+    let count = timed("dump", || Ok(dump(fs, &own, DumpScope::FULL, Count::default())?))?;
+    writeln!(io::stdout(), "{} bytes came, {} went", made.len(), count.0)?;
+    timed("size", || Ok(dump_size(fs, &own, DumpScope::FULL)?))?;
+    let scope = DumpScope { since: Date(1_700_000_000), omit_unchanged_directories: true };
+    let named = timed("dump of no change", || Ok(dump(fs, &own, scope, Vec::new())?))?;
+    let apply = || Ok(restore(fs, &mut Reader::new(&named[..]), |restored| restored.volume.clone())?);
+    timed("restore of no change", apply)?;
+    timed("restore over it", again)?;
+    timed("txg", || Ok(fs.sync()?))?;
+    drop(volume.fs);
+    drop(volume.spa);
+    Ok(())
+}
+
+/// A dump of directories with up to 1,000 files each. The contents don't compress.
+fn generated(files: u32, bytes: u64) -> Result<Vec<u8>, Failure> {
+    let mut writer = Writer::new(Vec::new());
+    let id = VolumeId(536_870_915);
+    let volume = VolumeHeader { id, version: 1, name: b"bench".to_vec(), ..VolumeHeader::default() };
+    writer.header(&Header { volume: id, name: volume.name.clone(), spans: vec![Span::default()] })?;
+    writer.volume(&volume)?;
+    let directories = files.div_ceil(1000);
+    let own = |vnode: u32| (Vnode(vnode), Unique(vnode));
+    let mut root = Builder::new(own(1), own(1));
+    for n in 0..directories {
+        let name = format!("d{n}");
+        root.add(Entry { name: name.as_bytes(), vnode: Vnode(3 + 2 * n), unique: Unique(3 + 2 * n) })?;
+    }
+    let root = root.finish();
+    writer.vnode(&record(1, VnodeType::Directory, 0, 2 + directories, root.len()))?;
+    writer.data(&root)?;
+    for n in 0..directories {
+        let number = 3 + 2 * n;
+        let mut blob = Builder::new(own(number), own(1));
+        for file in (1000 * n..files).take(1000) {
+            let name = format!("a file with the number {file}");
+            blob.add(Entry {
+                name: name.as_bytes(),
+                vnode: Vnode(2 + 2 * file),
+                unique: Unique(2 + 2 * file),
+            })?;
+        }
+        let blob = blob.finish();
+        writer.vnode(&record(number, VnodeType::Directory, 1, 2, blob.len()))?;
+        writer.data(&blob)?;
+    }
+    let length = usize::try_from(bytes / u64::from(files.max(1)))?;
+    for file in 0..files {
+        writer.vnode(&record(2 + 2 * file, VnodeType::File, 3 + 2 * (file / 1000), 1, length))?;
+        writer.data(&testpools::noise(file.into(), length))?;
+    }
+    Ok(writer.end()?)
+}
+
+fn record(number: u32, kind: VnodeType, parent: u32, links: u32, length: usize) -> VnodeRecord {
+    VnodeRecord {
+        vnode: Vnode(number),
+        unique: Unique(number),
+        attributes: Some(Attributes {
+            kind,
+            link_count: u16::try_from(links).unwrap_or(u16::MAX),
+            data_version: DataVersion(1),
+            modify_time: Date(1_600_000_000),
+            author: PrincipalId(7),
+            owner: PrincipalId(1000),
+            group: 0,
+            mode: 0o644,
+            parent: Vnode(parent),
+            server_modify_time: Date(1_600_000_000),
+            acl: (kind == VnodeType::Directory).then(|| Acl::of_new_volume().to_raw()),
+            length: Some(length as u64),
+        }),
+    }
+}

@@ -1,0 +1,323 @@
+//! The vnodes of a volume that is being restored, and the check that they are a tree.
+//!
+//! # Theory
+//! A dump has vnodes in any order, so nothing can be checked before its end. Until then this module
+//! remembers of each vnode what the check needs, and of each name where it is.
+//!
+//! Of a vnode that the dump only names, the volume knows more than the dump. At the end a walk over
+//! all objects of the volume reads these vnodes, and deletes those that the dump does not name. So
+//! the check covers the vnodes that stay as well.
+//!
+//! A directory that stays has entries with numbers of objects, but without uniques. Such an entry
+//! must not lead to a vnode that this restore made: clients that have the directory in their caches
+//! know another unique.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use ondisk::ObjNum;
+use zpl::{DirCookie, FileSystem, FileType, Node, Pflags, PlantedEntry};
+
+use super::{blocks, entries_of, length_of, object, type_of, vnode};
+use crate::types::{Unique, Vnode, VnodeType};
+use crate::{Error, Place, Record, Result};
+
+/// Most vnodes that directories name, or that the dump has. All are remembered until the end.
+const MOST_VNODES: usize = 16 << 20;
+/// Files that are deleted at once.
+const BATCH: usize = 1024;
+
+/// What is known of a vnode of the dump.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Known {
+    pub(super) unique: Unique,
+    /// `None`: the dump only names it, and the walk has not seen it yet.
+    pub(super) kind: Option<VnodeType>,
+    pub(super) parent: Vnode,
+    pub(super) links: u16,
+    /// The byte of the dump where its record begins.
+    pub(super) at: u64,
+    /// The volume had no vnode with this number and unique.
+    pub(super) is_new: bool,
+}
+
+/// What directories say of a vnode.
+#[derive(Debug, Clone, Copy)]
+struct Named {
+    /// `None`: only directories that stay name it.
+    unique: Option<Unique>,
+    parent: Vnode,
+    names: u32,
+}
+
+/// Sums over all vnodes.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Sums {
+    /// Space in KiB, as OpenAFS counts it.
+    pub(super) blocks: u64,
+    pub(super) vnodes: u64,
+    pub(super) greatest_unique: Unique,
+}
+
+/// The vnodes of the dump, and the names in their directories.
+#[derive(Debug, Default)]
+pub(super) struct Tree {
+    known: HashMap<Vnode, Known>,
+    named: HashMap<Vnode, Named>,
+    /// Directories with entries whose types may be wrong.
+    types_of: BTreeSet<Vnode>,
+    sums: Sums,
+}
+
+impl Tree {
+    /// Adds a vnode that is whole in the dump, with its space in KiB.
+    pub(super) fn insert(&mut self, vnode: Vnode, known: Known, blocks: u64) -> Result<()> {
+        let place = Place { record: Record::Vnode(vnode), at: known.at };
+        if self.known.len() == MOST_VNODES {
+            return Err(Error::TooLong { place, field: "the list of vnodes", max: MOST_VNODES });
+        }
+        if self.known.insert(vnode, known).is_some() {
+            return Err(Error::Shape { place, why: "the dump has a vnode twice" });
+        }
+        self.sums.vnodes += 1;
+        self.sums.blocks = self.sums.blocks.saturating_add(blocks);
+        self.sums.greatest_unique = self.sums.greatest_unique.max(known.unique);
+        Ok(())
+    }
+
+    /// Adds a vnode that the dump only names.
+    pub(super) fn keep(&mut self, vnode: Vnode, unique: Unique, at: u64) -> Result<()> {
+        let known = Known { unique, kind: None, parent: Vnode(0), links: 0, at, is_new: false };
+        self.insert(vnode, known, 0)
+    }
+
+    /// Adds the name that a whole directory has for a vnode. `at` is where the directory is.
+    pub(super) fn name(&mut self, parent: Vnode, vnode: Vnode, unique: Unique, at: u64) -> Result<()> {
+        self.add_name(parent, vnode, Some(unique), at)
+    }
+
+    fn add_name(&mut self, parent: Vnode, vnode: Vnode, unique: Option<Unique>, at: u64) -> Result<()> {
+        if self.named.len() == MOST_VNODES && !self.named.contains_key(&vnode) {
+            let place = Place { record: Record::Vnode(parent), at };
+            return Err(Error::TooLong { place, field: "the list of entries", max: MOST_VNODES });
+        }
+        let named = self.named.entry(vnode).or_insert(Named { unique, parent, names: 0 });
+        named.names = named.names.saturating_add(1);
+        if (named.unique, named.parent) == (unique, parent) {
+            return Ok(());
+        }
+        let place = Place { record: Record::Vnode(vnode), at };
+        Err(Error::Shape { place, why: "it has names in two directories, or for two uses of its number" })
+    }
+
+    /// Notes that entries of a directory may have a wrong type.
+    pub(super) fn note_types(&mut self, dir: Vnode) {
+        self.types_of.insert(dir);
+    }
+
+    pub(super) fn sums(&self) -> Sums {
+        self.sums
+    }
+
+    /// Completes the volume after the last vnode: reads the vnodes that stay, deletes those that
+    /// the dump does not name, checks the tree, and corrects the types of entries. `end` is the
+    /// length of the dump.
+    pub(super) fn end(&mut self, fs: &FileSystem, in_place: bool, end: u64) -> Result<()> {
+        if in_place {
+            self.walk(fs)?;
+        }
+        let absent =
+            self.known.iter().filter(|(_, known)| known.kind.is_none()).map(|(vnode, _)| *vnode).min();
+        if let Some(vnode) = absent {
+            return self.wrong(vnode, "the dump only names it, and the volume lacks it");
+        }
+        self.check(end)?;
+        self.types_of.iter().try_for_each(|dir| self.correct_types(fs, *dir))
+    }
+
+    /// The error for a vnode of the dump.
+    fn wrong<T>(&self, vnode: Vnode, why: &'static str) -> Result<T> {
+        let at = self.known.get(&vnode).map_or(0, |known| known.at);
+        Err(Error::Shape { place: Place { record: Record::Vnode(vnode), at }, why })
+    }
+
+    fn walk(&mut self, fs: &FileSystem) -> Result<()> {
+        let mut unnamed = Vec::new();
+        for dnode in fs.objset().objects(object(Vnode::ROOT)) {
+            let number = dnode.map_err(zpl::Error::Dmu)?.object();
+            let known = vnode(number).and_then(|vnode| Some((vnode, *self.known.get(&vnode)?)));
+            if known.is_some_and(|(_, known)| known.kind.is_some()) {
+                continue;
+            }
+            let node = match fs.node(number) {
+                // An object of the file system itself.
+                Err(zpl::Error::NoFile { .. }) => continue,
+                node => node?,
+            };
+            if node.attr().pflags.has(Pflags::XATTR) {
+                let at = known.map_or(0, |(_, known)| known.at);
+                let record = vnode(number).map_or(Record::VolumeHeader, Record::Vnode);
+                let why = "the volume has attributes of another front end";
+                return Err(Error::Shape { place: Place { record, at }, why });
+            }
+            match known {
+                Some((vnode, known)) => self.stay(vnode, known, &node)?,
+                None if number == fs.root() => {}
+                None => unnamed.push(number),
+            }
+            if unnamed.len() == BATCH {
+                fs.uproot(&unnamed)?;
+                unnamed.clear();
+            }
+        }
+        Ok(fs.uproot(&unnamed)?)
+    }
+
+    /// Reads a vnode that stays.
+    fn stay(&mut self, number: Vnode, known: Known, node: &Node) -> Result<()> {
+        let attr = node.attr();
+        if attr.generation != u64::from(known.unique.0) {
+            return self
+                .wrong(number, "the dump only names it, and the volume has another use of its number");
+        }
+        let place = Place { record: Record::Vnode(number), at: known.at };
+        let kind = type_of(number, node).map_err(|why| Error::Shape { place, why })?;
+        if node.afs_status()?.is_none() {
+            return self.wrong(number, "it has no status of AFS");
+        }
+        let parent = match vnode(attr.parent) {
+            _ if number == Vnode::ROOT => Vnode(0),
+            Some(parent) => parent,
+            None => return self.wrong(number, "its parent is no directory of the volume"),
+        };
+        let Ok(links) = u16::try_from(attr.nlink) else {
+            return Err(Error::Range { place, field: "the link count", value: attr.nlink });
+        };
+        let length = match kind {
+            VnodeType::Directory => self.names_of(node, number, place)?,
+            _ => attr.size,
+        };
+        self.sums.blocks = self.sums.blocks.saturating_add(blocks(length));
+        self.known.insert(number, Known { kind: Some(kind), parent, links, ..known });
+        Ok(())
+    }
+
+    /// Adds the names in a directory that stays, and returns its length.
+    fn names_of(&mut self, node: &Node, dir: Vnode, place: Place) -> Result<u64> {
+        let entries = entries_of(node, place)?;
+        for entry in &entries {
+            let Some(vnode) = vnode(entry.object) else {
+                return self.wrong(dir, "an entry names no vnode");
+            };
+            if let Some(known) = self.known.get(&vnode) {
+                if known.is_new {
+                    return self.wrong(vnode, "a directory that stays names another use of its number");
+                }
+                if known.kind.is_some_and(|kind| file_type(kind) != entry.kind) {
+                    self.types_of.insert(dir);
+                }
+            }
+            self.add_name(dir, vnode, None, place.at)?;
+        }
+        length_of(&entries).map_err(|error| error.inside(place))
+    }
+
+    /// Checks that the vnodes are a tree. Of several errors, the one of the smallest vnode returns.
+    fn check(&self, end: u64) -> Result<()> {
+        if !self.known.contains_key(&Vnode::ROOT) {
+            let place = Place { record: Record::Vnode(Vnode::ROOT), at: end };
+            return Err(Error::Shape { place, why: "the dump lacks the root directory" });
+        }
+        if self.named.contains_key(&Vnode::ROOT) {
+            return self.wrong(Vnode::ROOT, "a directory names the root directory");
+        }
+        let lacking = self.named.iter().filter(|(vnode, _)| !self.known.contains_key(*vnode));
+        if let Some((vnode, named)) = lacking.min_by_key(|(vnode, _)| **vnode) {
+            let at = self.known.get(&named.parent).map_or(0, |known| known.at);
+            let place = Place { record: Record::Vnode(*vnode), at };
+            return Err(Error::Shape { place, why: "a directory names it, but the dump lacks it" });
+        }
+        let mut subdirectories: HashMap<Vnode, u32> = HashMap::new();
+        for (_, known) in self.directories().filter(|(vnode, _)| **vnode != Vnode::ROOT) {
+            *subdirectories.entry(known.parent).or_default() += 1;
+        }
+        let bad = self.known.iter().filter_map(|(vnode, known)| {
+            let below = subdirectories.get(vnode).copied().unwrap_or(0);
+            Some((*vnode, self.contradiction(*vnode, known, below)?))
+        });
+        if let Some((vnode, why)) = bad.min() {
+            return self.wrong(vnode, why);
+        }
+        self.check_circles()
+    }
+
+    /// What is wrong with a vnode, beside circles. `below` is the number of its subdirectories.
+    fn contradiction(&self, vnode: Vnode, known: &Known, below: u32) -> Option<&'static str> {
+        let links = u32::from(known.links);
+        let directory = known.kind == Some(VnodeType::Directory);
+        if directory && links != 2 + below {
+            return Some("its link count is not 2 and the number of its subdirectories");
+        }
+        if vnode == Vnode::ROOT {
+            return None;
+        }
+        let Some(named) = self.named.get(&vnode) else { return Some("no directory names it") };
+        if named.unique.is_some_and(|unique| unique != known.unique) {
+            return Some("a directory names another use of its number");
+        }
+        if named.parent != known.parent {
+            return Some("its parent is not the directory that names it");
+        }
+        match directory {
+            true if named.names != 1 => Some("a directory has two names"),
+            false if links != named.names => Some("its link count is not the number of its names"),
+            _ => None,
+        }
+    }
+
+    fn directories(&self) -> impl Iterator<Item = (&Vnode, &Known)> {
+        self.known.iter().filter(|(_, known)| known.kind == Some(VnodeType::Directory))
+    }
+
+    /// Checks that each directory is below the root. All parents are directories of the tree.
+    fn check_circles(&self) -> Result<()> {
+        let mut below_root = HashSet::from([Vnode::ROOT]);
+        for (directory, _) in self.directories() {
+            let (mut at, mut path) = (*directory, HashSet::new());
+            while !below_root.contains(&at) {
+                if !path.insert(at) {
+                    return self.wrong(*directory, "its parents run in a circle");
+                }
+                at = self.known[&at].parent;
+            }
+            below_root.extend(path);
+        }
+        Ok(())
+    }
+
+    /// Gives the entries of a directory the types of what they name.
+    fn correct_types(&self, fs: &FileSystem, dir: Vnode) -> Result<()> {
+        let mut wrong: Vec<(Vec<u8>, ObjNum, FileType)> = Vec::new();
+        for entry in fs.read_dir(object(dir), DirCookie(2))? {
+            let entry = entry?;
+            let known = vnode(entry.object).and_then(|vnode| self.known.get(&vnode));
+            if let Some(kind) = known.and_then(|known| known.kind).map(file_type)
+                && kind != entry.kind
+            {
+                wrong.push((entry.name, entry.object, kind));
+            }
+        }
+        let planted: Vec<PlantedEntry<'_>> = wrong
+            .iter()
+            .map(|(name, object, kind)| PlantedEntry { name, object: *object, kind: *kind })
+            .collect();
+        Ok(fs.plant_types(object(dir), &planted)?)
+    }
+}
+
+fn file_type(kind: VnodeType) -> FileType {
+    match kind {
+        VnodeType::File => FileType::Regular,
+        VnodeType::Directory => FileType::Directory,
+        VnodeType::Symlink => FileType::Symlink,
+    }
+}
