@@ -189,8 +189,12 @@ impl Pool {
         Ok(self.spa().writer().ok_or(Error::ReadOnly)?.sync_all()?)
     }
 
-    /// Runs one operation on datasets, and waits until it is on disk.
-    fn run(&self, task: impl SyncTask + Send + 'static) -> Result<()> {
+    /// Runs one operation on datasets, and waits until it is on disk (`dsl_sync_task`).
+    ///
+    /// # Errors
+    /// * [`Error::Dataset`]: the operation refuses.
+    /// * [`Error::ReadOnly`], [`Error::Stopped`]: see [`Pool::create_filesystem`].
+    pub fn run(&self, task: impl SyncTask + Send + 'static) -> Result<()> {
         match self.spa().writer().ok_or(Error::ReadOnly)?.run(Box::new(task)) {
             Ok(()) => Ok(()),
             Err(TaskError::Refused(error)) => Err(error.into()),

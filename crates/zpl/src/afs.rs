@@ -50,6 +50,15 @@ const WHAT: &str = "AFS status";
 /// The number of a user or group in a cell's protection database.
 pub type AfsUser = i32;
 
+/// For whom a handle of a file system changes a volume.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct AfsCaller {
+    /// The author of the changes.
+    user: AfsUser,
+    /// Changes of contents count in the version.
+    counts: bool,
+}
+
 /// The status of a vnode beside that of its file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AfsStatus {
@@ -143,7 +152,16 @@ impl FileSystem {
     /// The same file system for changes by a user of the cell, who becomes the author of what is
     /// changed through it.
     pub fn by_afs_user(&self, user: AfsUser) -> FileSystem {
-        FileSystem(self.0.clone(), Some(user))
+        FileSystem(self.0.clone(), Some(AfsCaller { user, counts: true }))
+    }
+
+    /// The same file system for the further steps of an operation whose first step has raised the
+    /// version of the file.
+    ///
+    /// A client's store may be larger than a transaction, and raises the version by one. So this is
+    /// for the file server alone.
+    pub fn by_afs_user_again(&self, user: AfsUser) -> FileSystem {
+        FileSystem(self.0.clone(), Some(AfsCaller { user, counts: false }))
     }
 
     /// The header of the volume, in the file server's form; `None` if it has none yet.
@@ -156,7 +174,12 @@ impl FileSystem {
     }
 
     pub(crate) fn afs_author(&self) -> Option<AfsUser> {
-        self.1
+        self.1.map(|caller| caller.user)
+    }
+
+    /// Whether a change of contents raises the version.
+    pub(crate) fn counts_versions(&self) -> bool {
+        self.1.is_none_or(|caller| caller.counts)
     }
 
     /// Makes an empty file system a volume, in the transaction that creates it.

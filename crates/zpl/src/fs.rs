@@ -1,6 +1,6 @@
 //! The file system: its master node, and the state that all files share (`zfsvfs_t`).
 
-use crate::afs::{self, AfsUser};
+use crate::afs::{self, AfsCaller};
 use crate::fuid::Domains;
 use crate::write::{Policies, Quotas, Writer, Writing};
 use crate::{Error, FileType, Node, Result, SpaceKind};
@@ -47,7 +47,7 @@ pub enum CaseSensitivity {
 ///
 /// A handle may act for a user of an AFS cell ([`FileSystem::by_afs_user`]).
 #[derive(Debug, Clone)]
-pub struct FileSystem(pub(crate) Arc<Inner>, pub(crate) Option<AfsUser>);
+pub struct FileSystem(pub(crate) Arc<Inner>, pub(crate) Option<AfsCaller>);
 
 /// A reference to an open file system that doesn't keep it open.
 #[derive(Debug, Clone)]

@@ -150,6 +150,7 @@ pub mod errno {
     pub const EACCES: i32 = 13;
     pub const EEXIST: i32 = 17;
     pub const EXDEV: i32 = 18;
+    pub const ENODEV: i32 = 19;
     pub const ENOTDIR: i32 = 20;
     pub const EISDIR: i32 = 21;
     pub const EINVAL: i32 = 22;

@@ -1,5 +1,399 @@
-//! What a file server and a volume server do.
+//! The file server and the volume server of a cell.
+//!
+//! # Theory
+//! A server has partitions ([`store`]), and a table of their volumes ([`volume`]). The file server
+//! ([`fileserver`]) serves the calls of clients on files, the volume server ([`volserver`]) those of
+//! administrators on volumes. Both are in one process, so what takes two processes of OpenAFS a
+//! protocol is a lock here.
+//!
+//! | module | content |
+//! |---|---|
+//! | [`store`] | partitions and volumes as datasets of a pool |
+//! | [`header`] | the stored header of a volume |
+//! | [`volume`] | a volume in service: its files, locks, uniques, quota |
+//! | [`vnode`], [`access`] | a file, its status, and who may do what |
+//! | [`hosts`], [`callbacks`], [`clients`] | clients, and the promises to them |
+//! | [`locks`], [`blobs`] | locks of files; directories as clients fetch them |
+//!
+//! # See
+//! OpenAFS: `src/viced`, `src/volser`, `src/vol`.
 
+pub mod access;
+pub mod blobs;
 pub mod callbacks;
 pub mod clients;
+mod error;
+pub mod fileserver;
+pub mod header;
 pub mod hosts;
+pub mod locks;
+pub mod store;
+pub mod vnode;
+pub mod volserver;
+pub mod volume;
+
+pub(crate) use error::chain;
+pub use error::{Error, Result};
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::sync::{Arc, OnceLock, Weak};
+use std::thread::JoinHandle;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use parking_lot::{Condvar, Mutex};
+use rx::Endpoint;
+use rx::engine::Info;
+use rx::security::rxkad::{self, Keys, SUPERUSER};
+use rx::security::{Class, Level, Null};
+
+use crate::cell::protection::Protection;
+use crate::config::UserList;
+use crate::partition::PartitionId;
+use crate::types::Date;
+use crate::wire::Uuid;
+use access::Caller;
+use blobs::Blobs;
+use callbacks::CallBacks;
+use clients::RxClients;
+use fileserver::FileServer;
+use hosts::Hosts;
+use store::{Found, Partition};
+use volserver::VolumeServer;
+use volserver::transactions::Transactions;
+use volume::{Table, Volume};
+
+/// The service of the file server (RXAFS).
+const FILE_SERVICE: u16 = 1;
+/// The service of the volume server (AFSVol).
+const VOLUME_SERVICE: u16 = 4;
+/// How often headers are written and transactions checked.
+const TICK: Duration = Duration::from_secs(1);
+
+/// Seconds since 1970.
+pub(crate) fn now() -> Date {
+    Date(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() as u32)
+}
+
+/// How a server is started.
+pub struct Options {
+    /// The address of both services.
+    pub address: Ipv4Addr,
+    /// The port of the file server. Default: 7000.
+    pub file_port: u16,
+    /// The port of the volume server. Default: 7005.
+    pub volume_port: u16,
+    /// Sockets of the file server, each with a thread.
+    pub shards: usize,
+    /// Threads for calls that may block, of each service.
+    pub workers: usize,
+    /// The keys of the cell.
+    pub keys: Arc<Keys>,
+    /// The name of the cell.
+    pub cell: String,
+    /// Who may call the volume server, beside the cell's own key.
+    pub superusers: UserList,
+    /// The number by which the cell knows the server.
+    pub uuid: Uuid,
+    /// Bounds of the table of clients.
+    pub hosts: hosts::Options,
+    /// Bounds of promises.
+    pub promises: callbacks::Limits,
+}
+
+impl Options {
+    /// The defaults, for a cell with these keys.
+    pub fn new(address: Ipv4Addr, keys: Arc<Keys>, cell: String, uuid: Uuid) -> Self {
+        Self {
+            address,
+            file_port: 7000,
+            volume_port: 7005,
+            shards: 1,
+            workers: 16,
+            keys,
+            cell,
+            superusers: UserList::default(),
+            uuid,
+            hosts: hosts::Options::default(),
+            promises: callbacks::Limits::default(),
+        }
+    }
+}
+
+/// What both services share.
+pub struct Core {
+    /// All volumes.
+    pub table: Table,
+    /// All partitions.
+    pub partitions: Vec<Arc<Partition>>,
+    /// The promises to clients.
+    pub callbacks: CallBacks,
+    /// The clients.
+    pub hosts: Arc<Hosts>,
+    /// Users and groups.
+    pub protection: Arc<dyn Protection>,
+    /// The transactions of the volume server.
+    pub transactions: Transactions,
+    blobs: Arc<Blobs>,
+    cell: String,
+    keys: Arc<Keys>,
+    superusers: UserList,
+    /// The endpoint of the volume server, for calls to others.
+    outward: OnceLock<Weak<Endpoint>>,
+}
+
+impl Core {
+    /// Who makes a call of the file server.
+    ///
+    /// # Errors
+    /// The code of [`Protection`]: the user is new, and no protection server answers.
+    pub fn caller(&self, info: &Info) -> std::result::Result<Caller, i32> {
+        let host = self.hosts.of(info.peer, info.connection.epoch);
+        let anyone = self.protection.anonymous()?;
+        let user = match &info.identity {
+            None => Arc::clone(&anyone),
+            // The cell's own key is nobody in access lists.
+            Some(identity) if identity.name == SUPERUSER && identity.cell.is_empty() => Arc::clone(&anyone),
+            Some(identity) if self.is_local(&identity.cell) => self.protection.user(&identity.name)?,
+            Some(identity) => self.protection.user(&format!("{}@{}", identity.name, identity.cell))?,
+        };
+        // Without its groups, a host gives no rights.
+        let host_groups = self.protection.host(*info.peer.ip()).unwrap_or_default();
+        Ok(Caller { user, anyone, host_groups, host })
+    }
+
+    fn is_local(&self, cell: &str) -> bool {
+        cell.is_empty() || cell.eq_ignore_ascii_case(&self.cell)
+    }
+
+    /// Whether the caller may change volumes.
+    pub fn is_superuser(&self, info: &Info) -> bool {
+        info.identity.as_ref().is_some_and(|identity| {
+            let own_key = identity.name == SUPERUSER && identity.cell.is_empty();
+            own_key || self.is_local(&identity.cell) && self.superusers.has(identity.name.as_bytes())
+        })
+    }
+
+    /// The partition of this number.
+    pub fn partition(&self, id: PartitionId) -> Option<&Arc<Partition>> {
+        self.partitions.iter().find(|partition| partition.id == id)
+    }
+
+    /// Adds a volume to the table. `None`: there is one of this number.
+    pub fn add(&self, partition: &Arc<Partition>, found: Found) -> Option<Arc<Volume>> {
+        let (Found::Dataset(id) | Found::Snapshot { id, .. }) = found;
+        let callbacks = self.callbacks.volume(id);
+        let volume = Volume::new(Arc::clone(partition), found, callbacks, Arc::clone(&self.blobs));
+        let volume = Arc::new(volume);
+        self.table.add(Arc::clone(&volume)).then_some(volume)
+    }
+
+    /// Fills the table.
+    fn load(&self) -> Result<()> {
+        for partition in &self.partitions {
+            let contents = partition.contents()?;
+            for (dataset, error) in contents.failures {
+                tracing::error!(
+                    dataset,
+                    error = chain(&error),
+                    "a volume can't be served: its dataset can't be read"
+                );
+            }
+            for found in contents.volumes {
+                if self.add(partition, found).is_none() {
+                    tracing::error!(?found, partition = %partition.id, "another partition has this volume");
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Brings volumes in order that a crash left half-made: a restore is undone, and a volume that
+    /// was not complete is destroyed.
+    fn clean(&self) {
+        for volume in self.table.all() {
+            if let Err(error) = self.clean_one(&volume) {
+                tracing::error!(
+                    volume = volume.id.0,
+                    error = chain(&error),
+                    "the volume can't be brought in order"
+                );
+            }
+        }
+    }
+
+    fn clean_one(&self, volume: &Volume) -> Result<()> {
+        if !volume.is_clone() && volume.partition.is_guarded(volume.id)? {
+            tracing::warn!(volume = volume.id.0, "a restore was interrupted, and is undone");
+            volume.exclusively(|| volume.partition.release_guard(volume.id, false))?;
+        }
+        Ok(())
+    }
+
+    /// Destroys a volume or clone.
+    ///
+    /// # Errors
+    /// [`Error::Pool`]: its dataset is in use elsewhere. It then is served again.
+    pub fn destroy(&self, volume: &Volume) -> Result<()> {
+        volume.set_service(volume::Service::Gone);
+        let destroyed = volume.exclusively(|| match volume.found {
+            Found::Dataset(id) => volume.partition.destroy(id),
+            Found::Snapshot { of, id } => volume.partition.destroy_clone(of, id),
+        });
+        if destroyed.is_err() {
+            volume.set_service(volume::Service::Unknown);
+            return destroyed;
+        }
+        self.table.remove(volume.id);
+        volume.callbacks.volume_changed();
+        Ok(())
+    }
+
+    fn tick(&self) {
+        for volume in self.table.all() {
+            if let Err(error) = volume.flush() {
+                tracing::error!(volume = volume.id.0, error = chain(&error), "the header can't be written");
+            }
+        }
+        for volume in self.transactions.expire() {
+            self.end_of(&volume);
+        }
+    }
+
+    /// After the transaction of a volume: clients may use it as its header says. A volume whose
+    /// transaction timed out before it was complete is destroyed.
+    fn end_of(&self, volume: &Volume) {
+        let half_made = volume.open().is_ok_and(|open| open.stored().destroy_me);
+        if half_made {
+            tracing::warn!(volume = volume.id.0, "a volume was not completed, and is destroyed");
+            if let Err(error) = self.destroy(volume) {
+                tracing::error!(volume = volume.id.0, error = chain(&error), "the volume can't be destroyed");
+            }
+            return;
+        }
+        volume.set_service(volume::Service::Unknown);
+    }
+
+    /// Closes all volumes.
+    fn close(&self) {
+        for volume in self.table.all() {
+            volume.set_service(volume::Service::Offline);
+            if let Err(error) = volume.exclusively(|| Ok(())) {
+                tracing::error!(volume = volume.id.0, error = chain(&error), "the volume can't be closed");
+                continue;
+            }
+        }
+        for partition in &self.partitions {
+            if let Err(error) = partition.end() {
+                tracing::error!(partition = %partition.id, error = chain(&error), "the partition can't be marked as closed");
+            }
+        }
+    }
+}
+
+/// A running server. Dropping it closes all volumes.
+pub struct Server {
+    core: Arc<Core>,
+    files: Option<Arc<Endpoint>>,
+    volumes: Option<Arc<Endpoint>>,
+    ticker: Option<JoinHandle<()>>,
+    stop: Arc<Stop>,
+}
+
+#[derive(Default)]
+struct Stop {
+    stopped: Mutex<bool>,
+    wake: Condvar,
+}
+
+impl Server {
+    /// Starts a server of these partitions.
+    ///
+    /// # Errors
+    /// * [`Error::Pool`]: a partition can't be read.
+    /// * [`Error::Rx`]: an address can't be bound.
+    pub fn start(
+        options: Options,
+        partitions: Vec<Arc<Partition>>,
+        protection: Arc<dyn Protection>,
+    ) -> Result<Self> {
+        let clients = Arc::new(RxClients::new(options.uuid));
+        let hosts = Arc::new(Hosts::new(Arc::clone(&clients) as Arc<_>, options.hosts));
+        let system = |source| Error::Rx(rx::Error::Socket { source });
+        let core = Arc::new(Core {
+            table: Table::default(),
+            partitions,
+            callbacks: CallBacks::start(Arc::clone(&hosts), options.promises).map_err(system)?,
+            hosts,
+            protection,
+            transactions: Transactions::default(),
+            blobs: Arc::default(),
+            cell: options.cell,
+            keys: Arc::clone(&options.keys),
+            superusers: options.superusers,
+            outward: OnceLock::new(),
+        });
+        core.load()?;
+        core.clean();
+        let classes: Vec<Arc<dyn Class>> =
+            vec![Arc::new(Null), Arc::new(rxkad::Server::new(options.keys, Level::Clear))];
+        let endpoint = |port, shards, service: (u16, Arc<dyn rx::Service>)| {
+            let services = vec![service];
+            let (workers, classes) = (options.workers, classes.clone());
+            let bound = rx::Options { shards, workers, classes, services, ..rx::Options::default() };
+            Endpoint::bind(SocketAddrV4::new(options.address, port), bound).map(Arc::new)
+        };
+        let files: Arc<dyn rx::Service> = Arc::new(FileServer::new(Arc::clone(&core)));
+        let volumes: Arc<dyn rx::Service> = Arc::new(VolumeServer::new(Arc::clone(&core)));
+        let files = endpoint(options.file_port, options.shards, (FILE_SERVICE, files))?;
+        let volumes = endpoint(options.volume_port, 1, (VOLUME_SERVICE, volumes))?;
+        clients.attach(&files);
+        let _ = core.outward.set(Arc::downgrade(&volumes));
+        let stop = Arc::new(Stop::default());
+        let ticker = {
+            let (core, stop) = (Arc::clone(&core), Arc::clone(&stop));
+            let thread = std::thread::Builder::new().name("afs-ticker".into());
+            thread.spawn(move || run_ticker(&core, &stop)).map_err(system)?
+        };
+        Ok(Self { core, files: Some(files), volumes: Some(volumes), ticker: Some(ticker), stop })
+    }
+
+    /// What the services share.
+    pub fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+
+    /// The address of the file server.
+    pub fn file_address(&self) -> Option<SocketAddrV4> {
+        self.files.as_ref().map(|endpoint| endpoint.address())
+    }
+
+    /// The address of the volume server.
+    pub fn volume_address(&self) -> Option<SocketAddrV4> {
+        self.volumes.as_ref().map(|endpoint| endpoint.address())
+    }
+}
+
+fn run_ticker(core: &Core, stop: &Stop) {
+    let mut stopped = stop.stopped.lock();
+    while !*stopped {
+        stop.wake.wait_for(&mut stopped, TICK);
+        if !*stopped {
+            parking_lot::MutexGuard::unlocked(&mut stopped, || core.tick());
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        *self.stop.stopped.lock() = true;
+        self.stop.wake.notify_all();
+        if let Some(ticker) = self.ticker.take() {
+            // Its panic was reported where it happened.
+            let _ = ticker.join();
+        }
+        // No call runs after this.
+        drop(self.files.take());
+        drop(self.volumes.take());
+        self.core.close();
+    }
+}

@@ -335,6 +335,9 @@ impl FileSystem {
             c.word(Sa::Parent, dir.0);
             c.changed(a, now);
             c.word(Sa::Flags, a.pflags.0 | Pflags::ARCHIVE | AV_MODIFIED);
+            if is_dir(node) && a.parent != dir {
+                c.new_parent();
+            }
             Ok(())
         })
     }

@@ -101,6 +101,26 @@ impl FileSystem {
         self.attr(object)
     }
 
+    /// Replaces the access list of a directory of an AFS volume. The intent log has no such record,
+    /// so commits wait for the txg.
+    ///
+    /// # Errors
+    /// * [`Error::NotDirectory`]: the object is no directory.
+    /// * The errors of [changing](Error#changing).
+    pub fn set_access_list(&self, object: ObjNum, list: &[u8]) -> Result<Attr> {
+        let w = self.writer()?;
+        self.node(object)?.require_dir()?;
+        let tx = w.tx(Need::growing(ATTR_BYTES))?;
+        let now = w.now();
+        self.update(w, object, &tx, |_, c| {
+            c.time(Sa::Ctime, now);
+            c.access_list(list.to_vec());
+            Ok(())
+        })?;
+        drop(tx);
+        self.attr(object)
+    }
+
     /// Sets the nine permission bits. The caller has locked the file.
     pub(super) fn set_permissions(&self, w: &Writer, node: &Node, permissions: u32) -> Result<()> {
         let permissions = Some(node.attr().mode & 0o7000 | permissions & 0o777);

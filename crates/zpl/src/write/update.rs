@@ -42,6 +42,8 @@ pub(super) struct Changes {
     list: Vec<(Sa, Value)>,
     /// The contents changed too.
     contents: bool,
+    /// The new access list of a directory of an AFS volume.
+    access_list: Option<Vec<u8>>,
 }
 
 pub(super) fn time_bytes(t: Time) -> [u8; 16] {
@@ -81,6 +83,17 @@ impl Changes {
         self.time(Sa::Mtime, now);
         self.time(Sa::Ctime, now);
         self.word(Sa::Flags, attr.pflags.0 | Pflags::ARCHIVE | AV_MODIFIED);
+    }
+
+    /// Notes that the entry `..` of a directory changed. Clients of an AFS cell read it with the
+    /// others.
+    pub(super) fn new_parent(&mut self) {
+        self.contents = true;
+    }
+
+    /// Replaces the access list of a directory of an AFS volume.
+    pub(super) fn access_list(&mut self, list: Vec<u8>) {
+        self.access_list = Some(list);
     }
 
     /// Notes another change (`STATE_CHANGED`).
@@ -155,8 +168,11 @@ impl FileSystem {
                 && !changes.is_access()
                 && let Some(status) = node.afs_status_to_change()?
             {
-                let contents = changes.contents && tx.is_first(object);
-                let status = status.changed(contents, self.afs_author(), w.now());
+                let contents = changes.contents && self.counts_versions() && tx.is_first(object);
+                let mut status = status.changed(contents, self.afs_author(), w.now());
+                if let Some(list) = changes.access_list.take() {
+                    status.access_list = list;
+                }
                 changes.bytes(Sa::Afs, status.encode());
             }
             changes.apply(&node, tx)?;

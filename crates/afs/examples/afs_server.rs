@@ -1,0 +1,80 @@
+//! A file server and volume server of a cell, without a daemon.
+//!
+//! OpenAFS's programs judge the crate by it. It serves one partition of a pool on image files, and
+//! makes both if they do not exist. It ends with the end of its standard input, or by a signal,
+//! which then is a crash.
+//!
+//! Usage: `afs_server ADDRESS KEYFILEEXT CELL IMAGE...`
+
+use std::error::Error;
+use std::io::Read;
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use afs::cell::protection::{Protection, User};
+use afs::partition::PartitionId;
+use afs::server::store::{PARTITION, Partition};
+use afs::server::{Options, Server};
+use afs::types::PrincipalId;
+use afs::wire::Uuid;
+use poolhouse::{OpenOptions, Pool};
+use rx::security::rxkad::Keys;
+
+/// A cell without users.
+struct Nobody;
+
+impl Protection for Nobody {
+    fn user(&self, _: &str) -> Result<Arc<User>, i32> {
+        self.anonymous()
+    }
+
+    fn host(&self, _: Ipv4Addr) -> Result<Arc<[PrincipalId]>, i32> {
+        Ok(Arc::default())
+    }
+
+    fn names(&self, ids: &[PrincipalId]) -> Result<Vec<Vec<u8>>, i32> {
+        Ok(ids.iter().map(|id| id.to_string().into_bytes()).collect())
+    }
+
+    fn ids(&self, names: &[Vec<u8>]) -> Result<Vec<PrincipalId>, i32> {
+        Ok(names.iter().map(|_| PrincipalId::ANONYMOUS).collect())
+    }
+
+    fn anonymous(&self) -> Result<Arc<User>, i32> {
+        Ok(Arc::new(User::anonymous()))
+    }
+
+    fn flush(&self, _: &[PrincipalId], _: &[u32]) {}
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let [address, keys, cell, images @ ..] = &args[..] else {
+        return Err("usage: afs_server ADDRESS KEYFILEEXT CELL IMAGE...".into());
+    };
+    let address: Ipv4Addr = address.parse()?;
+    let images: Vec<PathBuf> = images.iter().map(PathBuf::from).collect();
+    let options = OpenOptions { write: true, force: true, claim: poolhouse::Claim::Own, ..OpenOptions::default() };
+    let pool = match images.iter().all(|image| image.metadata().is_ok_and(|about| about.len() > 0)) {
+        true => Pool::open(&images, &options)?,
+        false => {
+            for image in &images {
+                std::fs::File::create(image)?.set_len(8 << 30)?;
+            }
+            let layout: Vec<&[PathBuf]> = images.iter().map(std::slice::from_ref).collect();
+            let pool = Pool::create("afs", &layout)?;
+            pool.create_filesystem("afs/vicepa")?;
+            pool.set("afs/vicepa", PARTITION, "a")?;
+            pool
+        }
+    };
+    let partition = Partition::begin(PartitionId(0), pool.clone(), "afs/vicepa")?;
+    let keys = Arc::new(Keys::of_file(keys)?);
+    let server =
+        Server::start(Options::new(address, keys, cell.clone(), Uuid([7; 16])), vec![partition], Arc::new(Nobody))?;
+    std::io::stdin().read_to_end(&mut Vec::new())?;
+    drop(server);
+    pool.export()?;
+    Ok(())
+}

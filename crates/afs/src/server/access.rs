@@ -1,0 +1,198 @@
+//! Who a caller is, and what it may do.
+//!
+//! # Theory
+//! A caller is a user of the cell on a host. The rights in a directory come from its access list,
+//! for the groups of both. Administrators of the cell may look up and administer everywhere.
+//! Superusers of the server (its own cell key, and the users of `UserList`) may call the volume
+//! server. They have no rights on files by that.
+//!
+//! # See
+//! OpenAFS: `GetRights`, `Check_PermissionRights` in `src/viced/afsfileprocs.c`.
+
+use std::sync::Arc;
+
+use super::hosts::Host;
+use super::vnode::Found;
+use crate::acl::{Acl, Rights};
+use crate::calls::fileserver::lock;
+use crate::cell::protection::User;
+use crate::errors::errno::{EACCES, EINVAL, EPERM};
+use crate::types::{PrincipalId, StoreStatus, VnodeType};
+
+/// Read and execute by the owner.
+const OWNER_READ_EXECUTE: u32 = 0o500;
+/// Write by the owner.
+const OWNER_WRITE: u32 = 0o200;
+/// Set-user-id and set-group-id.
+const SET_ID: u32 = 0o6000;
+
+/// Who calls.
+#[derive(Clone)]
+pub struct Caller {
+    /// The user.
+    pub user: Arc<User>,
+    /// What a caller without a ticket is.
+    pub anyone: Arc<User>,
+    /// The groups of the host.
+    pub host_groups: Arc<[PrincipalId]>,
+    /// The host.
+    pub host: Arc<Host>,
+}
+
+/// The rights of a caller in a directory, and those of anyone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Granted {
+    /// The caller's.
+    pub rights: Rights,
+    /// Those of a caller without a ticket.
+    pub anyone: Rights,
+}
+
+impl Caller {
+    /// Whether the caller administers the cell.
+    pub fn is_administrator(&self) -> bool {
+        self.user.is_administrator
+    }
+
+    /// The rights that an access list gives.
+    pub fn granted(&self, acl: &Acl) -> Granted {
+        let of_host = acl.rights(&self.host_groups);
+        let mut rights = acl.rights(&self.user.groups).with(of_host);
+        if self.is_administrator() {
+            rights = rights.with(Rights::LOOKUP).with(Rights::ADMINISTER);
+        }
+        Granted { rights, anyone: acl.rights(&self.anyone.groups).with(of_host) }
+    }
+
+    fn owns(&self, file: &Found) -> bool {
+        self.user.id == file.owner()
+    }
+
+    /// Whether the caller owns the file and has a name in the cell.
+    fn is_named_owner(&self, file: &Found) -> bool {
+        self.owns(file) && self.user.id != PrincipalId::ANONYMOUS
+    }
+
+    fn owns_volume(&self, owner: PrincipalId) -> bool {
+        match owner.0 {
+            0 => false,
+            1.. => self.user.id == owner,
+            _ => self.user.groups.contains(&owner),
+        }
+    }
+
+    /// Whether the status of a file may be read.
+    ///
+    /// # Errors
+    /// EACCES.
+    pub fn check_status(&self, file: &Found, granted: Granted) -> Result<(), i32> {
+        match file.kind {
+            VnodeType::Directory => Ok(()),
+            _ if self.is_administrator() => Ok(()),
+            VnodeType::Symlink => need(granted.rights.has(Rights::LOOKUP)),
+            VnodeType::File => need(self.may_read(file, granted)),
+        }
+    }
+
+    /// Whether the contents of a file may be read. `owner` is that of the volume.
+    ///
+    /// # Errors
+    /// EACCES.
+    pub fn check_read(&self, file: &Found, granted: Granted, owner: PrincipalId) -> Result<(), i32> {
+        if file.kind != VnodeType::File {
+            let may =
+                granted.rights.has(Rights::LOOKUP) || self.is_administrator() || self.owns_volume(owner);
+            return need(may);
+        }
+        need(self.may_read(file, granted))?;
+        let mode = file.mode() & OWNER_READ_EXECUTE != 0;
+        need(mode || self.owns(file) || self.is_administrator())
+    }
+
+    fn may_read(&self, file: &Found, granted: Granted) -> bool {
+        let own = self.is_named_owner(file) && granted.rights.has(Rights::INSERT);
+        granted.rights.has(Rights::READ) || own
+    }
+
+    /// Whether the owner stores into a new file, for which the right to insert is enough.
+    fn fills(&self, file: &Found, granted: Granted) -> bool {
+        file.kind == VnodeType::File && granted.rights.has(Rights::INSERT) && self.owns(file)
+    }
+
+    /// Whether contents may be stored.
+    ///
+    /// # Errors
+    /// EACCES; EPERM: only administrators give files away.
+    pub fn check_store(&self, file: &Found, granted: Granted, set: &StoreStatus) -> Result<(), i32> {
+        self.check_owner(file, set)?;
+        if self.fills(file, granted) {
+            return Ok(());
+        }
+        self.check_mode(set)?;
+        need(granted.rights.has(Rights::WRITE))?;
+        need(self.is_administrator() || file.mode() & OWNER_WRITE != 0)
+    }
+
+    /// Whether a status may be stored.
+    ///
+    /// # Errors
+    /// EACCES; EPERM: only administrators give files away.
+    pub fn check_store_status(&self, file: &Found, granted: Granted, set: &StoreStatus) -> Result<(), i32> {
+        self.check_owner(file, set)?;
+        if self.fills(file, granted) || self.is_administrator() {
+            return Ok(());
+        }
+        self.check_mode(set)?;
+        need(match file.kind {
+            VnodeType::Directory => granted.rights.has_any(Rights::INSERT.with(Rights::DELETE)),
+            VnodeType::File | VnodeType::Symlink => granted.rights.has(Rights::WRITE),
+        })
+    }
+
+    fn check_owner(&self, file: &Found, set: &StoreStatus) -> Result<(), i32> {
+        let gives = set.owner.is_some_and(|owner| owner != file.owner());
+        let regroups = set.group.is_some_and(|group| group != file.group());
+        if (gives || regroups) && !self.is_administrator() { Err(EPERM) } else { Ok(()) }
+    }
+
+    fn check_mode(&self, set: &StoreStatus) -> Result<(), i32> {
+        need(set.mode.is_none_or(|mode| mode & SET_ID == 0) || self.is_administrator())
+    }
+
+    /// Whether the access list of a directory may be replaced.
+    ///
+    /// # Errors
+    /// EACCES.
+    pub fn check_administer(&self, granted: Granted, owner: PrincipalId) -> Result<(), i32> {
+        need(granted.rights.has(Rights::ADMINISTER) || self.owns_volume(owner) || self.is_administrator())
+    }
+
+    /// Whether a file may be locked.
+    ///
+    /// # Errors
+    /// EACCES; EINVAL: there is no such lock.
+    pub fn check_lock(&self, file: &Found, granted: Granted, kind: i32) -> Result<super::locks::Kind, i32> {
+        let own = self.owns(file) && granted.rights.has(Rights::INSERT);
+        match kind {
+            lock::READ => need(own || granted.rights.has_any(Rights::LOCK.with(Rights::WRITE)))
+                .map(|()| super::locks::Kind::Read),
+            lock::WRITE => need(own || granted.rights.has(Rights::WRITE)).map(|()| super::locks::Kind::Write),
+            _ => Err(EINVAL),
+        }
+    }
+
+    /// The rights that a status shows to the caller. For other files than directories, the right to
+    /// administer tells that the caller owns the file.
+    pub fn shown(&self, file: &Found, granted: Granted) -> Rights {
+        if file.kind == VnodeType::Directory {
+            return granted.rights;
+        }
+        let rights = granted.rights.without(Rights::ADMINISTER);
+        if self.owns(file) { rights.with(Rights::ADMINISTER) } else { rights }
+    }
+}
+
+/// EACCES unless it is allowed.
+pub fn need(allowed: bool) -> Result<(), i32> {
+    if allowed { Ok(()) } else { Err(EACCES) }
+}

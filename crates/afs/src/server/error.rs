@@ -1,0 +1,58 @@
+//! Why a volume can't be served.
+
+use crate::types::VolumeId;
+
+/// Why a volume or partition can't be used.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The pool or a dataset refuses.
+    #[error(transparent)]
+    Pool(#[from] poolhouse::Error),
+    /// The files of a volume can't be read or changed.
+    #[error(transparent)]
+    Files(#[from] zpl::Error),
+    /// A header or dump is malformed, or can't be made.
+    #[error(transparent)]
+    Format(#[from] crate::Error),
+    /// A stored header lacks a part.
+    #[error("the stored header of the volume is malformed")]
+    Malformed,
+    /// A volume has no header.
+    #[error("volume {volume} has no header: it is no volume of Poolhouse, or its restore was interrupted")]
+    Header {
+        /// The volume.
+        volume: VolumeId,
+    },
+    /// The files of a volume are in use.
+    #[error("volume {volume} is in use")]
+    Busy {
+        /// The volume.
+        volume: VolumeId,
+    },
+    /// The endpoint of a service can't be bound, or the key file can't be read.
+    #[error(transparent)]
+    Rx(#[from] rx::Error),
+    /// A file of the configuration can't be read or has errors.
+    #[error("{path}: {why}")]
+    Config {
+        /// The file.
+        path: String,
+        /// What is wrong, and what to do.
+        why: String,
+    },
+}
+
+/// The result of what serves volumes.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// An error with its causes, for the log.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}

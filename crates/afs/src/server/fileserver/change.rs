@@ -1,0 +1,374 @@
+//! Calls that change directories.
+
+use zpl::{FileSystem, Kind, NewFile, Place, Rename, SetAttr, Time};
+
+use super::read::directory_to_change;
+use super::{FileServer, Outcome, check_name, code_of, sync};
+use crate::acl::Rights;
+use crate::calls::fileserver::{ChangeReply, EntryReply, LinkReply, RenameReply, SymlinkReply};
+use crate::errors::{errno, volume as code};
+use crate::server::access::{Caller, Granted, need};
+use crate::server::vnode::{Found, kib};
+use crate::server::volume::{Open, Volume};
+use crate::types::{FetchStatus, Fid, StoreStatus, Unique, Vnode, VnodeType};
+use crate::volume::{object, vnode};
+
+/// The mode of a file whose creator gives none.
+const MODE: u32 = 0o777;
+/// Execute by anyone. A symbolic link without it is a mount point.
+const EXECUTE: u32 = 0o111;
+/// How often a lookup may find another file than was locked.
+const LOOKUPS: usize = 1000;
+
+/// A new entry, with the statuses for the reply.
+struct Made {
+    fid: Fid,
+    status: FetchStatus,
+    directory: FetchStatus,
+    file: Found,
+}
+
+impl FileServer {
+    pub(super) fn create_file(
+        &self,
+        caller: &Caller,
+        directory: Fid,
+        name: &[u8],
+        set: &StoreStatus,
+    ) -> Outcome<EntryReply> {
+        self.new_entry(caller, directory, name, set, Kind::Regular)
+    }
+
+    pub(super) fn make_dir(
+        &self,
+        caller: &Caller,
+        directory: Fid,
+        name: &[u8],
+        set: &StoreStatus,
+    ) -> Outcome<EntryReply> {
+        self.new_entry(caller, directory, name, set, Kind::Directory)
+    }
+
+    fn new_entry(
+        &self,
+        caller: &Caller,
+        directory: Fid,
+        name: &[u8],
+        set: &StoreStatus,
+        kind: Kind,
+    ) -> Outcome<EntryReply> {
+        let volume = self.volume(directory.volume)?;
+        let (reply, changed) = {
+            let open = volume.enter(true)?;
+            let _locks = open.lock(&[directory.vnode]);
+            let made = self.make(&open, caller, (directory, name), set, kind)?;
+            let callback = self.promise(&volume, &open, &made.file, caller);
+            let Made { fid, status, directory: above, .. } = made;
+            let reply = EntryReply { fid, status, directory: above, callback, sync: sync(&open) };
+            (reply, [(directory.vnode, directory.unique)])
+        };
+        volume.callbacks.changed(&changed, Some(&caller.host));
+        Ok(reply)
+    }
+
+    pub(super) fn symlink(
+        &self,
+        caller: &Caller,
+        directory: Fid,
+        name: &[u8],
+        target: &[u8],
+        set: &StoreStatus,
+    ) -> Outcome<SymlinkReply> {
+        let volume = self.volume(directory.volume)?;
+        let reply = {
+            let open = volume.enter(true)?;
+            let _locks = open.lock(&[directory.vnode]);
+            if set.mode.is_some_and(|mode| mode & EXECUTE == 0) {
+                let (_, granted) = directory_to_change(&open, caller, directory, Rights::INSERT)?;
+                need(granted.rights.has(Rights::ADMINISTER))?;
+            }
+            let made = self.make(&open, caller, (directory, name), set, Kind::Symlink(target.to_vec()))?;
+            let Made { fid, status, directory: above, .. } = made;
+            SymlinkReply { fid, status, directory: above, sync: sync(&open) }
+        };
+        volume.callbacks.changed(&[(directory.vnode, directory.unique)], Some(&caller.host));
+        Ok(reply)
+    }
+
+    /// Makes a file in a directory that the caller has locked.
+    fn make(
+        &self,
+        open: &Open,
+        caller: &Caller,
+        (fid, name): (Fid, &[u8]),
+        set: &StoreStatus,
+        kind: Kind,
+    ) -> Outcome<Made> {
+        check_name(name)?;
+        let (directory, granted) = directory_to_change(open, caller, fid, Rights::INSERT)?;
+        let before = open.length(&directory)?;
+        let size = if let Kind::Symlink(target) = &kind { target.len() as u64 } else { 0 };
+        let is_directory = kind == Kind::Directory;
+        let blocks = if is_directory { kib(crate::dir::PAGE_SIZE as u64) } else { kib(size) };
+        open.charge(blocks, 1)?;
+        let fs = open.fs.by_afs_user(caller.user.id.0);
+        let made = self.place(open, &fs, (&directory, name), caller, set, kind).inspect_err(|_| {
+            // Without growth, no quota is in the way.
+            let _ = open.charge(-blocks, -1);
+        });
+        let (number, unique) = made?;
+        if let Some(time) = set.modify_time {
+            let mtime = Some(Time { secs: time.0.into(), nanos: 0 });
+            let set = SetAttr { mtime, ..SetAttr::default() };
+            fs.set_attr(object(number), &set).map_err(|error| code_of(open, &error))?;
+        }
+        let file = open.find(number, unique)?;
+        let above = open.find_any(fid.vnode)?;
+        let granted_there = if is_directory { granted } else { Self::as_creator(granted) };
+        let status = open.status(&file, caller, granted_there)?;
+        let directory = open.status(&above, caller, granted)?;
+        recount(open, before, directory.length);
+        Ok(Made { fid: Fid { volume: open.id, vnode: number, unique }, status, directory, file })
+    }
+
+    /// The creator of a file owns it, and the right to administer says so.
+    fn as_creator(granted: Granted) -> Granted {
+        Granted { rights: granted.rights.with(Rights::ADMINISTER), ..granted }
+    }
+
+    fn place(
+        &self,
+        open: &Open,
+        fs: &FileSystem,
+        (directory, name): (&Found, &[u8]),
+        caller: &Caller,
+        set: &StoreStatus,
+        kind: Kind,
+    ) -> Outcome<(Vnode, Unique)> {
+        let owner = set.owner.unwrap_or(caller.user.id);
+        let new = NewFile {
+            uid: owner.0.cast_unsigned(),
+            gid: set.group.unwrap_or_else(|| directory.group()).cast_unsigned(),
+            ..NewFile::new(kind.clone(), set.mode.unwrap_or(MODE) & 0o7777)
+        };
+        loop {
+            let number = open.free_vnode(kind == Kind::Directory)?;
+            let unique = open.next_unique()?;
+            let place = Place { object: object(number), generation: unique.0.into() };
+            match fs.create_at(object(directory.vnode), name, &new, place) {
+                Ok(_) => return Ok((number, unique)),
+                // An object that was freed a moment ago.
+                Err(zpl::Error::Dmu(dmu::Error::ObjectExists { .. })) => {}
+                Err(error) => return Err(code_of(open, &error)),
+            }
+        }
+    }
+
+    pub(super) fn link(
+        &self,
+        caller: &Caller,
+        directory: Fid,
+        name: &[u8],
+        existing: Fid,
+    ) -> Outcome<LinkReply> {
+        check_name(name)?;
+        if directory.volume != existing.volume {
+            return Err(errno::EXDEV);
+        }
+        let volume = self.volume(directory.volume)?;
+        let reply = {
+            let open = volume.enter(true)?;
+            let _locks = open.lock(&[directory.vnode, existing.vnode]);
+            let (above, granted) = directory_to_change(&open, caller, directory, Rights::INSERT)?;
+            let file = open.find(existing.vnode, existing.unique)?;
+            match file.kind {
+                VnodeType::Directory => return Err(errno::EISDIR),
+                _ if file.governor() != directory.vnode => return Err(errno::EXDEV),
+                VnodeType::File | VnodeType::Symlink => {}
+            }
+            let before = open.length(&above)?;
+            let fs = open.fs.by_afs_user(caller.user.id.0);
+            let linked = fs.link(object(existing.vnode), object(directory.vnode), name);
+            linked.map_err(|error| code_of(&open, &error))?;
+            let status = open.status(&open.find_any(existing.vnode)?, caller, granted)?;
+            let above = open.status(&open.find_any(directory.vnode)?, caller, granted)?;
+            recount(&open, before, above.length);
+            LinkReply { status, directory: above, sync: sync(&open) }
+        };
+        let changed = [directory, existing].map(|fid| (fid.vnode, fid.unique));
+        volume.callbacks.changed(&changed, Some(&caller.host));
+        Ok(reply)
+    }
+
+    pub(super) fn remove(
+        &self,
+        caller: &Caller,
+        directory: Fid,
+        name: &[u8],
+        is_directory: bool,
+    ) -> Outcome<ChangeReply> {
+        if matches!(name, b"." | b"..") {
+            return Err(errno::EINVAL);
+        }
+        let volume = self.volume(directory.volume)?;
+        let (reply, changed) = {
+            let open = volume.enter(true)?;
+            let found = with_entry(&open, &[directory], (directory, name), |target| {
+                self.remove_locked(&open, caller, (directory, name), target, is_directory)
+            });
+            let (status, target) = found?;
+            let changed = [(directory.vnode, directory.unique), target];
+            (ChangeReply { status, sync: sync(&open) }, changed)
+        };
+        volume.callbacks.changed(&changed, Some(&caller.host));
+        Ok(reply)
+    }
+
+    fn remove_locked(
+        &self,
+        open: &Open,
+        caller: &Caller,
+        (fid, name): (Fid, &[u8]),
+        target: Option<Vnode>,
+        is_directory: bool,
+    ) -> Outcome<(FetchStatus, (Vnode, Unique))> {
+        let (above, granted) = directory_to_change(open, caller, fid, Rights::DELETE)?;
+        let target = open.find_any(target.ok_or(errno::ENOENT)?)?;
+        match (target.kind == VnodeType::Directory, is_directory) {
+            (true, false) => return Err(errno::EISDIR),
+            (false, true) => return Err(errno::ENOTDIR),
+            _ => {}
+        }
+        let (before, blocks) = (open.length(&above)?, kib(open.length(&target)?));
+        let fs = open.fs.by_afs_user(caller.user.id.0);
+        let dir = object(fid.vnode);
+        let failed = |error: zpl::Error| code_of(open, &error);
+        let gone = match is_directory {
+            true => Some(fs.rmdir(dir, name).map_err(failed)?),
+            false => fs.unlink(dir, name).map_err(failed)?,
+        };
+        if let Some(gone) = gone {
+            // If this fails, the file system frees the file when it is opened next.
+            let _ = fs.reap(gone).map_err(failed);
+            let _ = open.charge(-blocks, -1);
+        }
+        let status = open.status(&open.find_any(fid.vnode)?, caller, granted)?;
+        recount(open, before, status.length);
+        Ok((status, (target.vnode, target.unique)))
+    }
+
+    pub(super) fn rename(
+        &self,
+        caller: &Caller,
+        (old, old_name): (Fid, &[u8]),
+        (new, new_name): (Fid, &[u8]),
+    ) -> Outcome<RenameReply> {
+        check_name(new_name)?;
+        if matches!(old_name, b"" | b"." | b"..") {
+            return Err(errno::EINVAL);
+        }
+        if old.volume != new.volume {
+            return Err(errno::EXDEV);
+        }
+        let volume: std::sync::Arc<Volume> = self.volume(old.volume)?;
+        let (reply, changed) = {
+            let open = volume.enter(true)?;
+            let renamed = with_entry(&open, &[old, new], (old, old_name), |source| {
+                // The file that is replaced is not locked. It can lose its name in this directory
+                // alone.
+                let target = look(&open, (new, new_name))?;
+                self.rename_locked(&open, caller, (old, old_name, source), (new, new_name, target))
+            });
+            let (old_directory, new_directory, changed) = renamed?;
+            (RenameReply { old_directory, new_directory, sync: sync(&open) }, changed)
+        };
+        volume.callbacks.changed(&changed, Some(&caller.host));
+        Ok(reply)
+    }
+
+    #[allow(clippy::type_complexity, reason = "the statuses of both directories, and what changed")]
+    fn rename_locked(
+        &self,
+        open: &Open,
+        caller: &Caller,
+        (old, old_name, source): (Fid, &[u8], Option<Vnode>),
+        (new, new_name, target): (Fid, &[u8], Option<Vnode>),
+    ) -> Outcome<(FetchStatus, FetchStatus, Vec<(Vnode, Unique)>)> {
+        let (from, granted) = directory_to_change(open, caller, old, Rights::DELETE)?;
+        let (to, granted_there) = directory_to_change(open, caller, new, Rights::INSERT)?;
+        let source = open.find_any(source.ok_or(errno::ENOENT)?)?;
+        if source.vnode == old.vnode || source.vnode == new.vnode {
+            return Err(errno::EINVAL);
+        }
+        let target = target.map(|target| open.find_any(target)).transpose()?;
+        if target.is_some() {
+            need(granted_there.rights.has(Rights::DELETE))?;
+        }
+        // Names of a file that is linked must stay in one directory.
+        let moves = old.vnode != new.vnode;
+        if moves && source.kind != VnodeType::Directory && source.node.attr().nlink > 1 {
+            return Err(errno::EXDEV);
+        }
+        let (before, before_there) = (open.length(&from)?, open.length(&to)?);
+        let blocks = target.as_ref().map(|target| open.length(target)).transpose()?.map(kib);
+        let fs = open.fs.by_afs_user(caller.user.id.0);
+        let names = ((object(old.vnode), old_name), (object(new.vnode), new_name));
+        let gone = fs.rename(names.0, names.1, Rename::Replace).map_err(|error| code_of(open, &error))?;
+        if let Some(gone) = gone {
+            let _ = fs.reap(gone).map_err(|error| code_of(open, &error));
+            let _ = open.charge(-blocks.unwrap_or(0), -1);
+        }
+        let old_status = open.status(&open.find_any(old.vnode)?, caller, granted)?;
+        recount(open, before, old_status.length);
+        let new_status = open.status(&open.find_any(new.vnode)?, caller, granted_there)?;
+        if moves {
+            recount(open, before_there, new_status.length);
+        }
+        let mut changed = vec![(old.vnode, old.unique)];
+        if moves {
+            // The status of the file names its directory, and a directory has it as an entry.
+            changed.extend([(new.vnode, new.unique), (source.vnode, source.unique)]);
+        }
+        changed.extend(target.map(|target| (target.vnode, target.unique)));
+        Ok((old_status, new_status, changed))
+    }
+}
+
+/// Counts a directory whose pages became more or fewer. The change is made already, so the quota
+/// may be exceeded by it.
+fn recount(open: &Open, before: u64, after: u64) {
+    let more = kib(after) - kib(before);
+    if more != 0 && open.charge(more, 0).is_err() {
+        open.charge_over(more);
+    }
+}
+
+/// The vnode of an entry; `None` if there is no such entry.
+fn look(open: &Open, (directory, name): (Fid, &[u8])) -> Outcome<Option<Vnode>> {
+    match open.fs.lookup(object(directory.vnode), name) {
+        Ok(found) => vnode(found).map(Some).ok_or(code::VNOVNODE),
+        Err(zpl::Error::NoEntry { .. } | zpl::Error::NoFile { .. }) => Ok(None),
+        Err(zpl::Error::NotDirectory { .. }) => Err(errno::ENOTDIR),
+        Err(error) => Err(code_of(open, &error)),
+    }
+}
+
+/// Locks directories and the file that an entry names, and calls `then` with that file.
+fn with_entry<T>(
+    open: &Open,
+    directories: &[Fid],
+    entry: (Fid, &[u8]),
+    then: impl Fn(Option<Vnode>) -> Outcome<T>,
+) -> Outcome<T> {
+    for _ in 0..LOOKUPS {
+        let found = look(open, entry)?;
+        let mut vnodes: Vec<Vnode> = directories.iter().map(|fid| fid.vnode).collect();
+        vnodes.extend(found);
+        let _locks = open.lock(&vnodes);
+        // The entry may be another one since.
+        if look(open, entry)? == found {
+            return then(found);
+        }
+    }
+    Err(code::VBUSY)
+}

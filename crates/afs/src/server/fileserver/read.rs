@@ -1,0 +1,258 @@
+//! Calls that read: status, data, access lists, locks.
+
+use std::time::Instant;
+
+use rx::{Call as RxCall, Slice};
+
+use super::{FileServer, Outcome, PIECE, code_of, need_directory, sync};
+use crate::acl::Rights;
+use crate::calls::fileserver::{AclBytes, AclReply, BulkReply, StatusReply};
+use crate::errors::{self, errno};
+use crate::server::access::{Caller, Granted, need};
+use crate::server::vnode::Found;
+use crate::server::volume::{Open, Volume};
+use crate::types::{CallBack, FetchStatus, Fid, VnodeType, VolSync};
+use crate::volume::object;
+use crate::wire::{List, Wire};
+
+/// Largest read that is one of its moment. A larger one may see a change half-way, and then the
+/// client's promise is broken.
+const WHOLE: u64 = 4 << 20;
+
+impl FileServer {
+    pub(super) fn fetch_status(&self, caller: &Caller, fid: Fid) -> Outcome<StatusReply> {
+        let volume = self.volume(fid.volume)?;
+        let open = volume.enter(false)?;
+        let (status, callback) = self.status_of(&volume, &open, caller, fid)?;
+        Ok(StatusReply { status, callback, sync: sync(&open) })
+    }
+
+    /// The status of a file and the promise for it.
+    fn status_of(
+        &self,
+        volume: &Volume,
+        open: &Open,
+        caller: &Caller,
+        fid: Fid,
+    ) -> Outcome<(FetchStatus, CallBack)> {
+        let _lock = open.lock_shared(fid.vnode);
+        let file = open.find(fid.vnode, fid.unique)?;
+        let granted = caller.granted(&open.acl(&file)?);
+        caller.check_status(&file, granted)?;
+        let status = open.status(&file, caller, granted)?;
+        Ok((status, self.promise(volume, open, &file, caller)))
+    }
+
+    pub(super) fn bulk_status(&self, caller: &Caller, fids: &[Fid]) -> Outcome<BulkReply> {
+        self.bulk(caller, fids, |code| Err(code))
+    }
+
+    pub(super) fn inline_bulk_status(&self, caller: &Caller, fids: &[Fid]) -> Outcome<BulkReply> {
+        let unified = caller.host.wants_unified();
+        self.bulk(caller, fids, |code| {
+            let code = if unified { errors::to_unified(code) } else { code };
+            Ok((FetchStatus::of_error(code), CallBack::dropped()))
+        })
+    }
+
+    fn bulk(
+        &self,
+        caller: &Caller,
+        fids: &[Fid],
+        failed: impl Fn(i32) -> Outcome<(FetchStatus, CallBack)>,
+    ) -> Outcome<BulkReply> {
+        let (mut statuses, mut callbacks) = (Vec::with_capacity(fids.len()), Vec::with_capacity(fids.len()));
+        let mut last = VolSync::default();
+        for fid in fids {
+            let one = || {
+                let volume = self.volume(fid.volume)?;
+                let open = volume.enter(false)?;
+                let found = self.status_of(&volume, &open, caller, *fid)?;
+                Ok((found, sync(&open)))
+            };
+            let (status, callback) = match one() {
+                Ok((found, of_volume)) => {
+                    last = of_volume;
+                    found
+                }
+                Err(code) => failed(code)?,
+            };
+            statuses.push(status);
+            callbacks.push(callback);
+        }
+        let whole = "there are as many as fids";
+        let (statuses, callbacks) = (List::new(statuses).expect(whole), List::new(callbacks).expect(whole));
+        Ok(BulkReply { statuses, callbacks, sync: last })
+    }
+
+    pub(super) fn fetch_acl(&self, caller: &Caller, fid: Fid) -> Outcome<AclReply> {
+        let volume = self.volume(fid.volume)?;
+        let open = volume.enter(false)?;
+        let (acl, status) = {
+            let _lock = open.lock_shared(fid.vnode);
+            let file = open.find(fid.vnode, fid.unique)?;
+            let acl = open.acl(&file)?;
+            let granted = caller.granted(&acl);
+            need(granted.rights.has(Rights::LOOKUP))?;
+            (acl, open.status(&file, caller, granted)?)
+        };
+        let sync = sync(&open);
+        // The database may need time, and the volume must not wait for it.
+        drop(open);
+        let names = self.core.protection.names(&acl.principals())?;
+        let text = acl.text(&names).map_err(|_| errno::E2BIG)?;
+        let acl = AclBytes::new(text).ok_or(errno::E2BIG)?;
+        Ok(AclReply { acl, status, sync })
+    }
+
+    /// Serves a call for data. `wide`: the length before the data has two words.
+    pub(super) fn fetch_data(
+        &self,
+        call: &mut RxCall,
+        caller: &Caller,
+        fid: Fid,
+        (position, length): (i64, i64),
+        wide: bool,
+    ) -> Outcome<()> {
+        let (Ok(from), Ok(length)) = (u64::try_from(position), u64::try_from(length)) else {
+            return Err(errno::EINVAL);
+        };
+        let volume = self.volume(fid.volume)?;
+        let mut parts = Vec::new();
+        let (count, reply) = {
+            let open = volume.enter(false)?;
+            let _lock = open.lock_shared(fid.vnode);
+            let file = open.find(fid.vnode, fid.unique)?;
+            let granted = caller.granted(&open.acl(&file)?);
+            caller.check_read(&file, granted, open.header().owner)?;
+            // The promise comes first: a change during a long read then breaks it.
+            let callback = self.promise(&volume, &open, &file, caller);
+            let status = open.status(&file, caller, granted)?;
+            let count = length.min(status.length.saturating_sub(from));
+            if count <= WHOLE {
+                parts = read(&open, &file, from, count)?;
+            }
+            (count, StatusReply { status, callback, sync: sync(&open) })
+        };
+        let gone = |_| errors::rx::RX_USER_ABORT;
+        let head = match (wide, u32::try_from(count)) {
+            (true, _) => count.to_be_bytes().to_vec(),
+            (false, Ok(count)) => count.to_be_bytes().to_vec(),
+            (false, Err(_)) => return Err(errno::EFBIG),
+        };
+        call.write(head).map_err(gone)?;
+        if count <= WHOLE {
+            for part in parts {
+                call.write(part).map_err(gone)?;
+            }
+        } else {
+            self.send_long(call, &volume, fid, from, count)?;
+        }
+        call.write(reply.to_bytes()).map_err(gone)
+    }
+
+    /// Sends data in pieces, with no lock held while the client takes them.
+    fn send_long(&self, call: &mut RxCall, volume: &Volume, fid: Fid, from: u64, count: u64) -> Outcome<()> {
+        let mut sent = 0;
+        while sent < count {
+            let n = (count - sent).min(PIECE as u64);
+            let parts = {
+                let open = volume.enter(false)?;
+                let _lock = open.lock_shared(fid.vnode);
+                let file = open.find(fid.vnode, fid.unique)?;
+                read(&open, &file, from + sent, n)?
+            };
+            for part in parts {
+                call.write(part).map_err(|_| errors::rx::RX_USER_ABORT)?;
+            }
+            sent += n;
+        }
+        Ok(())
+    }
+
+    pub(super) fn set_lock(&self, caller: &Caller, fid: Fid, kind: i32) -> Outcome<VolSync> {
+        self.locked(caller, fid, kind, |open, kind| open.locks.set(fid.vnode, kind, Instant::now()))
+    }
+
+    pub(super) fn extend_lock(&self, caller: &Caller, fid: Fid) -> Outcome<VolSync> {
+        self.locked(caller, fid, crate::calls::fileserver::lock::READ, |open, _| {
+            open.locks.extend(fid.vnode, Instant::now())
+        })
+    }
+
+    pub(super) fn release_lock(&self, caller: &Caller, fid: Fid) -> Outcome<VolSync> {
+        self.locked(caller, fid, crate::calls::fileserver::lock::READ, |open, _| {
+            open.locks.release(fid.vnode, Instant::now());
+            Ok(())
+        })
+    }
+
+    fn locked(
+        &self,
+        caller: &Caller,
+        fid: Fid,
+        kind: i32,
+        change: impl FnOnce(&Open, crate::server::locks::Kind) -> Outcome<()>,
+    ) -> Outcome<VolSync> {
+        let volume = self.volume(fid.volume)?;
+        let open = volume.enter(false)?;
+        let _lock = open.lock(&[fid.vnode]);
+        let file = open.find(fid.vnode, fid.unique)?;
+        let granted = caller.granted(&open.acl(&file)?);
+        let kind = caller.check_lock(&file, granted, kind)?;
+        if open.is_read_only && kind == crate::server::locks::Kind::Write {
+            return Err(errno::EROFS);
+        }
+        change(&open, kind)?;
+        Ok(sync(&open))
+    }
+}
+
+/// Bytes of a file, of a symbolic link, or of a directory's pages.
+fn read(open: &Open, file: &Found, from: u64, count: u64) -> Outcome<Vec<Slice>> {
+    let range = |bytes: &[u8]| {
+        let start = usize::try_from(from).unwrap_or(usize::MAX).min(bytes.len());
+        let end = start.saturating_add(usize::try_from(count).unwrap_or(usize::MAX)).min(bytes.len());
+        start..end
+    };
+    match file.kind {
+        VnodeType::Directory => {
+            let blob = open.blob(file)?;
+            let range = range(&blob);
+            Ok(vec![Slice::new(blob, range)])
+        }
+        VnodeType::Symlink => {
+            let target = file.node.readlink().map_err(|error| code_of(open, &error))?;
+            let range = range(&target);
+            Ok(vec![Slice::from(target[range].to_vec())])
+        }
+        VnodeType::File => {
+            let mut parts = Vec::new();
+            let mut done = 0;
+            while done < count {
+                let mut bytes = vec![0; (count - done).min(PIECE as u64) as usize];
+                let got = open.fs.read(object(file.vnode), from + done, &mut bytes);
+                let got = got.map_err(|error| code_of(open, &error))?;
+                // A file that became shorter: the client was promised these bytes.
+                bytes[got..].fill(0);
+                done += bytes.len() as u64;
+                parts.push(Slice::from(bytes));
+            }
+            Ok(parts)
+        }
+    }
+}
+
+/// The rights in a directory that a call changes.
+pub(super) fn directory_to_change(
+    open: &Open,
+    caller: &Caller,
+    fid: Fid,
+    right: Rights,
+) -> Outcome<(Found, Granted)> {
+    let directory = open.find(fid.vnode, fid.unique)?;
+    need_directory(&directory)?;
+    let granted = caller.granted(&open.acl(&directory)?);
+    need(granted.rights.has(right))?;
+    Ok((directory, granted))
+}

@@ -1,0 +1,235 @@
+//! Calls that store data, statuses and access lists.
+
+use rx::Call as RxCall;
+use zpl::{SetAttr, Time};
+
+use super::{FileServer, Outcome, PIECE, code_of, need_directory, sync};
+use crate::acl::AclText;
+use crate::calls::fileserver::{AclBytes, Call, ChangeReply};
+use crate::errors::{self, errno, rxgen};
+use crate::server::access::Caller;
+use crate::server::vnode::{Found, kib};
+use crate::server::volume::{Open, Volume};
+use crate::types::{Fid, StoreStatus, Vnode, VnodeType};
+use crate::volume::object;
+use crate::wire::Wire;
+
+/// Set-user-id, which a store by others than administrators clears.
+const SET_USER_ID: u32 = 0o4000;
+
+/// A store, as far as it has come.
+struct Store<'a> {
+    volume: &'a Volume,
+    caller: &'a Caller,
+    fid: Fid,
+    set: &'a StoreStatus,
+    /// The version was raised, which happens once.
+    counted: bool,
+}
+
+impl FileServer {
+    /// Serves a call with data.
+    pub(super) fn store_data(&self, call: &mut RxCall, caller: &Caller, arguments: Call) -> Outcome<()> {
+        let (fid, set, position, length, file_length) = match arguments {
+            Call::StoreData { fid, status, position, length, file_length } => {
+                (fid, status, position.into(), length.into(), file_length.into())
+            }
+            Call::StoreData64 { fid, status, position, length, file_length } => {
+                (fid, status, position, length, file_length)
+            }
+            _ => return Err(rxgen::RXGEN_OPCODE),
+        };
+        let end = position.checked_add(length).filter(|end| i64::try_from(*end).is_ok());
+        let size = end.map(|end| end.max(file_length)).filter(|size| i64::try_from(*size).is_ok());
+        let size = size.ok_or(errno::EFBIG)?;
+        let volume = self.volume(fid.volume)?;
+        let mut store = Store { volume: &volume, caller, fid, set: &set, counted: false };
+        store.begin(file_length, size)?;
+        let sent = store.receive(call, position, length);
+        // The prefix of a store that breaks off stays, with a new version.
+        let done = match sent {
+            Ok(()) => store.end(size),
+            Err(code) => {
+                let _ = store.end(0);
+                Err(code)
+            }
+        };
+        volume.callbacks.changed(&[(fid.vnode, fid.unique)], Some(&caller.host));
+        call.write(done?.to_bytes()).map_err(|_| errors::rx::RX_USER_ABORT)
+    }
+
+    pub(super) fn store_status(&self, caller: &Caller, fid: Fid, set: &StoreStatus) -> Outcome<ChangeReply> {
+        let volume = self.volume(fid.volume)?;
+        let reply = {
+            let open = volume.enter(true)?;
+            let _locks = open.lock(&[fid.vnode]);
+            let file = open.find(fid.vnode, fid.unique)?;
+            let granted = caller.granted(&open.acl(&file)?);
+            caller.check_store_status(&file, granted, set)?;
+            change(&open, caller, &file, set, false)?;
+            if fid.vnode == Vnode::ROOT
+                && let Some(owner) = set.owner
+            {
+                open.change_header(|stored| stored.header.owner = owner);
+            }
+            durable(&open, fid, set)?;
+            let file = open.find(fid.vnode, fid.unique)?;
+            ChangeReply { status: open.status(&file, caller, granted)?, sync: sync(&open) }
+        };
+        volume.callbacks.changed(&[(fid.vnode, fid.unique)], Some(&caller.host));
+        Ok(reply)
+    }
+
+    pub(super) fn store_acl(&self, caller: &Caller, fid: Fid, text: &AclBytes) -> Outcome<ChangeReply> {
+        let volume = self.volume(fid.volume)?;
+        let parsed = AclText::parse(text.as_bytes()).map_err(|_| errno::EINVAL)?;
+        // The rights come first: a stranger must not make the server ask the database.
+        {
+            let open = volume.enter(true)?;
+            let _lock = open.lock_shared(fid.vnode);
+            let directory = open.find(fid.vnode, fid.unique)?;
+            need_directory(&directory)?;
+            let granted = caller.granted(&open.acl(&directory)?);
+            caller.check_administer(granted, open.header().owner)?;
+        }
+        let names: Vec<Vec<u8>> = parsed.names().map(<[u8]>::to_vec).collect();
+        let ids = self.core.protection.ids(&names)?;
+        let acl = parsed.resolve(&ids).map_err(|_| errno::EINVAL)?;
+        let reply = {
+            let open = volume.enter(true)?;
+            let _locks = open.lock(&[fid.vnode]);
+            let directory = open.find(fid.vnode, fid.unique)?;
+            let granted = caller.granted(&open.acl(&directory)?);
+            caller.check_administer(granted, open.header().owner)?;
+            let fs = open.fs.by_afs_user(caller.user.id.0);
+            let stored = fs.set_access_list(object(fid.vnode), &acl.to_compact());
+            stored.map_err(|error| code_of(&open, &error))?;
+            let directory = open.find(fid.vnode, fid.unique)?;
+            let granted = caller.granted(&acl);
+            ChangeReply { status: open.status(&directory, caller, granted)?, sync: sync(&open) }
+        };
+        // The rights of all files in it change, and clients ask for these with the directory.
+        volume.callbacks.changed(&[(fid.vnode, fid.unique)], None);
+        Ok(reply)
+    }
+}
+
+impl Store<'_> {
+    fn file(&self, open: &Open) -> Outcome<Found> {
+        let file = open.find(self.fid.vnode, self.fid.unique)?;
+        match file.kind {
+            VnodeType::Directory => Err(errno::EISDIR),
+            // The target of a symbolic link never changes.
+            VnodeType::Symlink => Err(errno::EINVAL),
+            VnodeType::File => Ok(file),
+        }
+    }
+
+    /// A handle for the next step, of which the first raises the version.
+    fn files(&mut self, open: &Open) -> zpl::FileSystem {
+        let user = self.caller.user.id.0;
+        match std::mem::replace(&mut self.counted, true) {
+            true => open.fs.by_afs_user_again(user),
+            false => open.fs.by_afs_user(user),
+        }
+    }
+
+    /// Checks rights and quota, and cuts the file.
+    fn begin(&mut self, file_length: u64, size: u64) -> Outcome<()> {
+        let open = self.volume.enter(true)?;
+        let _locks = open.lock(&[self.fid.vnode]);
+        let file = self.file(&open)?;
+        let granted = self.caller.granted(&open.acl(&file)?);
+        self.caller.check_store(&file, granted, self.set)?;
+        let now = file.node.attr().size;
+        let more = kib(size) - kib(now);
+        open.check_quota(more)?;
+        if file_length < now {
+            let cut = self.files(&open).truncate(object(self.fid.vnode), file_length, false);
+            cut.map_err(|error| code_of(&open, &error))?;
+            open.charge_over(kib(file_length) - kib(now));
+        }
+        Ok(())
+    }
+
+    /// Writes the data as they come.
+    fn receive(&mut self, call: &mut RxCall, position: u64, length: u64) -> Outcome<()> {
+        let mut done = 0;
+        let mut piece = Vec::new();
+        while done < length {
+            let at = position + done;
+            // Pieces end where blocks do.
+            let n = (PIECE as u64 - at % PIECE as u64).min(length - done);
+            piece.resize(n as usize, 0);
+            call.read_exact(&mut piece).map_err(|_| errors::rx::RX_PROTOCOL_ERROR)?;
+            self.write(at, &piece)?;
+            done += n;
+        }
+        match call.read() {
+            Ok(rest) if rest.is_empty() => Ok(()),
+            _ => Err(rxgen::RXGEN_SS_UNMARSHAL),
+        }
+    }
+
+    fn write(&mut self, at: u64, piece: &[u8]) -> Outcome<()> {
+        let open = self.volume.enter(true)?;
+        let _locks = open.lock(&[self.fid.vnode]);
+        let file = self.file(&open)?;
+        let (now, end) = (file.node.attr().size, at + piece.len() as u64);
+        let blocks = kib(now.max(end)) - kib(now);
+        open.charge(blocks, 0)?;
+        let written = self.files(&open).write(object(self.fid.vnode), at, piece, false);
+        written.map_err(|error| {
+            open.charge_over(-blocks);
+            code_of(&open, &error)
+        })
+    }
+
+    /// Extends the file to its size, and changes its status.
+    fn end(&mut self, size: u64) -> Outcome<ChangeReply> {
+        let open = self.volume.enter(true)?;
+        let _locks = open.lock(&[self.fid.vnode]);
+        let file = self.file(&open)?;
+        let now = file.node.attr().size;
+        let failed = |error: zpl::Error| code_of(&open, &error);
+        if size > now || !self.counted {
+            open.charge(kib(size.max(now)) - kib(now), 0)?;
+            self.files(&open).truncate(object(self.fid.vnode), size.max(now), false).map_err(failed)?;
+        }
+        change(&open, self.caller, &file, self.set, true)?;
+        durable(&open, self.fid, self.set)?;
+        let file = self.file(&open)?;
+        let granted = self.caller.granted(&open.acl(&file)?);
+        Ok(ChangeReply { status: open.status(&file, self.caller, granted)?, sync: sync(&open) })
+    }
+}
+
+/// Changes a status as the client asks. `data`: after a store of data.
+fn change(open: &Open, caller: &Caller, file: &Found, set: &StoreStatus, data: bool) -> Outcome<()> {
+    let mut mode = set.mode.map(|mode| mode & 0o7777);
+    if mode.is_none() && (data || set.owner.is_some()) && !caller.is_administrator() {
+        let without = file.mode() & !SET_USER_ID;
+        mode = Some(without).filter(|mode| *mode != file.mode());
+    }
+    let attributes = SetAttr {
+        permissions: mode,
+        uid: set.owner.map(|owner| owner.0.cast_unsigned()),
+        gid: set.group.map(i32::cast_unsigned),
+        mtime: set.modify_time.map(|time| Time { secs: time.0.into(), nanos: 0 }),
+        ..SetAttr::default()
+    };
+    if attributes == SetAttr::default() && data {
+        return Ok(());
+    }
+    let fs = open.fs.by_afs_user_again(caller.user.id.0);
+    fs.set_attr(object(file.vnode), &attributes).map_err(|error| code_of(open, &error))?;
+    Ok(())
+}
+
+/// Waits until a change is durable, if the client asks for it.
+fn durable(open: &Open, fid: Fid, set: &StoreStatus) -> Outcome<()> {
+    match set.is_durable {
+        true => open.fs.fsync(object(fid.vnode)).map_err(|error| code_of(open, &error)),
+        false => Ok(()),
+    }
+}

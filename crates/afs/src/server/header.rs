@@ -1,0 +1,125 @@
+//! The stored header of a volume.
+//!
+//! # On disk
+//! A dump of a volume without vnodes ([`crate::dump`]), and after its end:
+//!
+//! | bytes | what |
+//! | --- | --- |
+//! | 4 | layout: 1 |
+//! | 4 | flags: 1, the volume is to be destroyed |
+//! | 4 | what is added to the data versions of files for clients |
+//! | 4 | how often the partition had crashed when that was right |
+//! | 8 | where the search for a free vnode goes on: files, directories |
+//! | 4 | the backup volume of the group |
+//! | 4 | when this copy was made |
+
+use zpl::FileSystem;
+
+use super::{Error, Result};
+use crate::dump::{Event, Header, Reader, Span, VolumeHeader, Writer};
+use crate::types::{Date, VolumeId};
+
+const LAYOUT: u32 = 1;
+const DESTROY_ME: u32 = 1;
+const WORDS: usize = 8;
+/// The words of a header without any.
+const NO_WORDS: [u8; 4 * WORDS] = {
+    let mut words = [0; 4 * WORDS];
+    words[3] = LAYOUT as u8;
+    words
+};
+/// The last bytes of a dump (`DUMPENDMAGIC`).
+const DUMP_END: [u8; 4] = 0x3a21_4b6e_u32.to_be_bytes();
+
+/// A header with what dumps don't have.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Stored {
+    /// The header.
+    pub header: VolumeHeader,
+    /// The volume is not complete yet. It is destroyed at the next start (`V_destroyMe`).
+    pub destroy_me: bool,
+    /// What is added to data versions. It grows with each crash, since clients may know versions
+    /// that the crash undid.
+    pub version_base: u32,
+    /// How often the partition had crashed when `version_base` was set.
+    pub crashes: u32,
+    /// The number of the next vnode that may be free: for files, and for directories.
+    pub vnode_hints: [u32; 2],
+    /// The backup volume of the group (`V_backupId`).
+    pub backup: VolumeId,
+    /// When this copy was made (`V_copyDate`).
+    pub copy_date: Date,
+}
+
+impl Stored {
+    /// The bytes.
+    ///
+    /// # Errors
+    /// [`Error::Format`]: a number or string is too long for a dump.
+    pub fn encode(&self) -> Result<Vec<u8>> {
+        let mut writer = Writer::new(Vec::new());
+        let header = &self.header;
+        writer.header(&Header {
+            volume: header.id,
+            name: header.name.clone(),
+            spans: vec![Span::default()],
+        })?;
+        writer.volume(header)?;
+        let mut bytes = writer.end()?;
+        let flags = if self.destroy_me { DESTROY_ME } else { 0 };
+        let [files, directories] = self.vnode_hints;
+        let (backup, copied) = (self.backup.0, self.copy_date.0);
+        for word in [LAYOUT, flags, self.version_base, self.crashes, files, directories, backup, copied] {
+            bytes.extend(word.to_be_bytes());
+        }
+        Ok(bytes)
+    }
+
+    /// Parses the bytes. Those without the part after the dump are of a restored volume.
+    ///
+    /// # Errors
+    /// [`Error::Format`], [`Error::Malformed`]: the bytes are damaged.
+    pub fn decode(bytes: &[u8]) -> Result<Self> {
+        let (dump, words) = match bytes.split_last_chunk::<{ 4 * WORDS }>() {
+            Some((dump, words)) if dump.ends_with(&DUMP_END) => (dump, *words),
+            _ => (bytes, NO_WORDS),
+        };
+        let mut reader = Reader::new(dump);
+        let mut header = None;
+        loop {
+            match reader.next_event()? {
+                Event::Volume(volume) => header = Some(*volume),
+                Event::End => break,
+                _ => {}
+            }
+        }
+        let header = header.ok_or(Error::Malformed)?;
+        let mut all =
+            words.chunks_exact(4).map(|word| u32::from_be_bytes([word[0], word[1], word[2], word[3]]));
+        let mut next = || all.next().unwrap_or_default();
+        let (layout, flags, version_base, crashes) = (next(), next(), next(), next());
+        let vnode_hints = [next(), next()];
+        let (backup, copy_date) = (VolumeId(next()), Date(next()));
+        if layout != LAYOUT {
+            return Err(Error::Malformed);
+        }
+        let destroy_me = flags & DESTROY_ME != 0;
+        Ok(Self { header, destroy_me, version_base, crashes, vnode_hints, backup, copy_date })
+    }
+
+    /// Stores the header in a volume.
+    ///
+    /// # Errors
+    /// [`Error::Format`], [`Error::Files`].
+    pub fn write(&self, fs: &FileSystem) -> Result<()> {
+        Ok(fs.set_afs_header(&self.encode()?)?)
+    }
+
+    /// The header of a volume. `None`: it has none.
+    ///
+    /// # Errors
+    /// [`Error::Format`], [`Error::Malformed`], [`Error::Files`].
+    pub fn read(fs: &FileSystem) -> Result<Option<Self>> {
+        fs.afs_header()?.map(|bytes| Self::decode(&bytes)).transpose()
+    }
+}

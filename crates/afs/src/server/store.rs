@@ -1,0 +1,467 @@
+//! Partitions: file systems of a pool whose children are volumes.
+//!
+//! # On disk
+//! | what | where |
+//! | --- | --- |
+//! | partition `/vicepa` | a file system with the property [`PARTITION`] |
+//! | a volume with files of its own | the child `PARTITION/ID` |
+//! | a clone at its read-write volume's site | the snapshot `PARTITION/RWID@ID` |
+//! | the header of a volume | its master node ([`crate::volume::header`]) |
+//! | the header of a clone | the property [`HEADER`] of its snapshot, in hexadecimal |
+//! | the name of a volume or clone | the property [`NAME`], for `zfs list` |
+//! | whether a server uses the partition, and how often it crashed | the property [`STATE`] |
+//! | a read-write volume that is gone while a clone of it stays | the property [`ABSENT`] |
+//!
+//! # Crash
+//! Each operation here is one transaction group. A volume is made out of service and marked to be
+//! destroyed, so a crash between the calls of `vos` leaves nothing.
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use dsl::ops::create::Create;
+use dsl::ops::destroy::{DestroyHead, DestroySnapshots};
+use dsl::ops::props::{InheritProp, SetAs, SetProps};
+use dsl::ops::rename::Rename;
+use dsl::ops::rollback::Rollback;
+use dsl::ops::snapshot::Snapshot;
+use dsl::{ListOptions, Listed, LongHold, PropList, Setting, SyncTask, Value};
+use parking_lot::Mutex;
+use poolhouse::Pool;
+use zpl::{FileSystem, Policies, Policy};
+
+use super::header::Stored;
+use super::{Error, Result};
+use crate::partition::PartitionId;
+use crate::types::VolumeId;
+use crate::volume::new_volume;
+
+/// The property that makes a file system a partition. Its value is the partition's letters.
+pub const PARTITION: &str = "poolhouse:vicep";
+/// The property with the name of a volume.
+pub const NAME: &str = "poolhouse:volume";
+/// The property with the header of a clone.
+const HEADER: &str = "poolhouse:volume-header";
+/// The property of a file system whose head is no volume any more.
+const ABSENT: &str = "poolhouse:volume-absent";
+/// The property with the state of the server: a word, and how often it crashed.
+const STATE: &str = "poolhouse:vicep-state";
+const RUNNING: &str = "running";
+const STOPPED: &str = "stopped";
+/// The value of `canmount=noauto`: the file server has the volume, so it is mounted on request only.
+const CANMOUNT_NOAUTO: u64 = 2;
+
+/// A partition of a server.
+#[derive(Debug)]
+pub struct Partition {
+    /// Its number.
+    pub id: PartitionId,
+    pool: Pool,
+    dataset: String,
+    /// How often a server of the partition has crashed.
+    crashes: u32,
+}
+
+/// A volume or clone of a partition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Found {
+    /// A file system.
+    Dataset(VolumeId),
+    /// A snapshot, and the volume whose file system has it.
+    Snapshot {
+        /// The clone.
+        id: VolumeId,
+        /// The volume.
+        of: VolumeId,
+    },
+}
+
+/// What a partition has.
+#[derive(Debug, Default)]
+pub struct Contents {
+    /// Volumes and clones.
+    pub volumes: Vec<Found>,
+    /// Datasets that could not be read, with the errors.
+    pub failures: Vec<(String, dsl::Error)>,
+}
+
+/// Space of a partition in KiB.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Space {
+    /// All of it.
+    pub total: u64,
+    /// What is free.
+    pub free: u64,
+}
+
+/// Seconds since 1970, and nanoseconds.
+fn now() -> (u64, u64) {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    (now.as_secs(), now.subsec_nanos().into())
+}
+
+fn text(name: &str, value: impl Into<String>) -> Setting {
+    Setting { name: name.to_owned(), value: Value::Text(value.into()) }
+}
+
+fn shown(stored: &Stored) -> Setting {
+    text(NAME, String::from_utf8_lossy(&stored.header.name))
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    use std::fmt::Write;
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+fn from_hexadecimal(text: &str) -> Option<Vec<u8>> {
+    let digits = text.as_bytes();
+    let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
+    let pairs = digits.chunks(2).map(|pair| match *pair {
+        [high, low] => Some(digit(high)? << 4 | digit(low)?),
+        _ => None,
+    });
+    pairs.collect()
+}
+
+impl Partition {
+    /// A partition that is a file system of a pool, for a server that starts.
+    ///
+    /// It is marked as in use. If it is already, the last server crashed.
+    ///
+    /// # Errors
+    /// [`Error::Pool`]: there is no such dataset, or it can't be marked.
+    pub fn begin(id: PartitionId, pool: Pool, dataset: &str) -> Result<Arc<Self>> {
+        let found = pool.dataset(dataset)?;
+        let state = pool.spa().read(|| found.dsl().user_property(STATE)).map_err(poolhouse::Error::from)?;
+        let text = match state.map(|property| property.value) {
+            Some(Value::Text(text)) => text,
+            _ => String::new(),
+        };
+        let (word, count) = text.split_once(' ').unwrap_or_default();
+        let crashes = count.parse::<u32>().unwrap_or(0).wrapping_add(u32::from(word == RUNNING));
+        let partition = Self { id, pool, dataset: dataset.to_owned(), crashes };
+        partition.mark(RUNNING)?;
+        Ok(Arc::new(partition))
+    }
+
+    /// Ends the use of the partition. The caller has closed all volumes.
+    ///
+    /// # Errors
+    /// [`Error::Pool`]: it can't be marked.
+    pub fn end(&self) -> Result<()> {
+        self.mark(STOPPED)
+    }
+
+    fn mark(&self, state: &str) -> Result<()> {
+        let props = vec![text(STATE, format!("{state} {}", self.crashes))];
+        self.run(vec![Box::new(SetProps { name: self.dataset.clone(), props, source: SetAs::Local })])
+    }
+
+    /// How often a server of the partition has crashed.
+    pub fn crashes(&self) -> u32 {
+        self.crashes
+    }
+
+    /// The name of its file system.
+    pub fn dataset(&self) -> &str {
+        &self.dataset
+    }
+
+    /// The pool.
+    pub fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    fn name(&self, id: VolumeId) -> String {
+        format!("{}/{id}", self.dataset)
+    }
+
+    fn snapshot_name(&self, of: VolumeId, id: VolumeId) -> String {
+        format!("{}/{of}@{id}", self.dataset)
+    }
+
+    fn run(&self, tasks: Vec<Box<dyn SyncTask + Send>>) -> Result<()> {
+        let live = self.pool.spa().writer().ok_or(poolhouse::Error::ReadOnly)?;
+        for done in live.run_all(tasks).map_err(poolhouse::Error::from)? {
+            done.map_err(poolhouse::Error::from)?;
+        }
+        Ok(())
+    }
+
+    /// Lists the volumes and clones.
+    ///
+    /// # Errors
+    /// [`Error::Pool`]: the partition's file system can't be read.
+    pub fn contents(&self) -> Result<Contents> {
+        let all = Mutex::new(Contents::default());
+        let depth = self.dataset.matches('/').count() + 1;
+        let options = ListOptions { snapshots: true, depth: Some(1), ..ListOptions::default() };
+        let each = |listed: Listed| match listed {
+            Listed::Failed { name, error } => all.lock().failures.push((name, error)),
+            Listed::Dataset(dataset) => match self.found(&dataset, depth) {
+                Ok(Some(found)) => all.lock().volumes.push(found),
+                Ok(None) => {}
+                Err(error) => all.lock().failures.push((dataset.name(), error)),
+            },
+        };
+        let list = || {
+            let start = self.pool.dsl().dir(&self.dataset)?;
+            self.pool.dsl().list(Some(start), &options, &each)
+        };
+        self.pool.spa().read(list).map_err(poolhouse::Error::from)?;
+        Ok(all.into_inner())
+    }
+
+    /// The volume that a dataset is. `depth` is the number of slashes in its name.
+    fn found(&self, dataset: &dsl::Dataset, depth: usize) -> dsl::Result<Option<Found>> {
+        let name = dataset.name();
+        let (head, snapshot) = match name.split_once('@') {
+            Some((head, snapshot)) => (head, Some(snapshot)),
+            None => (name.as_str(), None),
+        };
+        let id = |text: &str| text.parse().ok().filter(|id| *id != 0).map(VolumeId);
+        if head.matches('/').count() != depth {
+            return Ok(None);
+        }
+        let Some(of) = head.rsplit_once('/').and_then(|(_, last)| id(last)) else { return Ok(None) };
+        Ok(match snapshot {
+            None => (!is_absent(dataset)?).then_some(Found::Dataset(of)),
+            Some(snapshot) => id(snapshot).map(|id| Found::Snapshot { id, of }),
+        })
+    }
+
+    /// Makes a volume, with the files of a new one.
+    ///
+    /// # Errors
+    /// [`Error::Pool`]: it exists, or the pool has no space.
+    pub fn create(&self, id: VolumeId, stored: &Stored) -> Result<FileSystem> {
+        let canmount = Setting { name: "canmount".to_owned(), value: Value::Number(CANMOUNT_NOAUTO) };
+        self.run(vec![Box::new(Create {
+            name: self.name(id),
+            contents: Arc::new(new_volume(now())),
+            props: vec![canmount, shown(stored)],
+            crypt: None,
+            enforce_limits: true,
+        })])?;
+        let fs = self.fs(id)?;
+        stored.write(&fs)?;
+        Ok(fs)
+    }
+
+    /// Opens the files of a volume, for changes. No other user can have them meanwhile.
+    ///
+    /// # Errors
+    /// [`Error::Pool`]: there is no such volume, or it is in use.
+    pub fn fs(&self, id: VolumeId) -> Result<FileSystem> {
+        let dataset = self.pool.dataset(&self.name(id))?;
+        let policy = Policy::of(dataset.dsl()).map_err(poolhouse::Error::from)?;
+        Ok(self.pool.open_for_writing(dataset.dsl(), Policies::new(policy))?)
+    }
+
+    /// Opens the files of a clone, which can't be destroyed meanwhile.
+    ///
+    /// # Errors
+    /// [`Error::Pool`]: there is no such clone.
+    pub fn clone_fs(&self, of: VolumeId, id: VolumeId) -> Result<(FileSystem, Option<LongHold>)> {
+        let dataset = self.pool.dataset(&self.snapshot_name(of, id))?;
+        let heads = self.pool.spa().writer().map(|live| live.dsl().heads());
+        let hold = heads.map(|heads| heads.long_hold(dataset.dsl().object().0));
+        Ok((dataset.filesystem()?, hold))
+    }
+
+    /// The header of a clone.
+    ///
+    /// # Errors
+    /// * [`Error::Pool`]: there is no such clone, or it can't be read.
+    /// * [`Error::Header`]: the property is missing or malformed.
+    pub fn clone_header(&self, of: VolumeId, id: VolumeId) -> Result<Stored> {
+        let dataset = self.pool.dataset(&self.snapshot_name(of, id))?;
+        let read = || dataset.dsl().user_property(HEADER);
+        let property = self.pool.spa().read(read).map_err(poolhouse::Error::from)?;
+        let bytes = property.and_then(|property| match property.value {
+            Value::Text(text) => from_hexadecimal(&text),
+            Value::Number(_) => None,
+        });
+        Stored::decode(&bytes.ok_or(Error::Header { volume: id })?)
+    }
+
+    /// The properties of a clone with this header.
+    fn clone_properties(stored: &Stored) -> Result<PropList> {
+        Ok(vec![text(HEADER, hexadecimal(&stored.encode()?)), shown(stored)])
+    }
+
+    /// Makes a clone of a volume: a snapshot. With `again`, it replaces the clone of this number.
+    ///
+    /// # Errors
+    /// [`Error::Pool`]: the clone exists, or is in use.
+    pub fn clone_volume(&self, of: VolumeId, id: VolumeId, stored: &Stored, again: bool) -> Result<()> {
+        let (name, props) = (self.snapshot_name(of, id), Self::clone_properties(stored)?);
+        let mut tasks: Vec<Box<dyn SyncTask + Send>> = Vec::new();
+        if again {
+            tasks.push(Box::new(DestroySnapshots { names: vec![name.clone()], defer: false }));
+        }
+        tasks.push(Box::new(Snapshot { names: vec![name], props, enforce_limits: true }));
+        self.run(tasks)
+    }
+
+    /// Stores the header of a clone.
+    ///
+    /// # Errors
+    /// [`Error::Pool`]: there is no such clone.
+    pub fn set_clone_header(&self, of: VolumeId, id: VolumeId, stored: &Stored) -> Result<()> {
+        let (name, props) = (self.snapshot_name(of, id), Self::clone_properties(stored)?);
+        self.run(vec![Box::new(SetProps { name, props, source: SetAs::Local })])
+    }
+
+    /// Sets the name that `zfs list` shows of a volume.
+    ///
+    /// # Errors
+    /// [`Error::Pool`]: there is no such volume.
+    pub fn show_name(&self, id: VolumeId, stored: &Stored) -> Result<()> {
+        let task = SetProps { name: self.name(id), props: vec![shown(stored)], source: SetAs::Local };
+        self.run(vec![Box::new(task)])
+    }
+
+    /// Destroys a clone. The file system goes with its last clone if its own volume is gone.
+    ///
+    /// # Errors
+    /// [`Error::Pool`]: there is no such clone, or it is in use.
+    pub fn destroy_clone(&self, of: VolumeId, id: VolumeId) -> Result<()> {
+        let name = self.snapshot_name(of, id);
+        self.run(vec![Box::new(DestroySnapshots { names: vec![name], defer: false })])?;
+        let head = self.pool.dataset(&self.name(of))?;
+        let is_last = || Ok::<_, dsl::Error>(is_absent(head.dsl())? && head.dsl().snapshot_count()? == 0);
+        if self.pool.spa().read(is_last).map_err(poolhouse::Error::from)? {
+            self.run(vec![Box::new(DestroyHead { name: self.name(of) })])?;
+        }
+        Ok(())
+    }
+
+    /// Destroys a volume. If clones of it stay, its file system becomes that of the newest one, and
+    /// is no volume any more.
+    ///
+    /// # Errors
+    /// [`Error::Pool`]: there is no such volume, or it is in use.
+    pub fn destroy(&self, id: VolumeId) -> Result<()> {
+        let name = self.name(id);
+        let head = self.pool.dataset(&name)?;
+        let newest = || Ok::<_, dsl::Error>(head.dsl().snapshots()?.pop().map(|snapshot| snapshot.name()));
+        match self.pool.spa().read(newest).map_err(poolhouse::Error::from)? {
+            None => self.run(vec![Box::new(DestroyHead { name })]),
+            to @ Some(_) => self.run(vec![
+                Box::new(SetProps {
+                    name: name.clone(),
+                    props: vec![text(ABSENT, "on")],
+                    source: SetAs::Local,
+                }),
+                Box::new(Rollback { name, to }),
+            ]),
+        }
+    }
+
+    /// Gives a volume another number and header.
+    ///
+    /// # Errors
+    /// [`Error::Pool`]: there is no such volume, it is in use, or the new number exists.
+    pub fn rename(&self, old: VolumeId, new: VolumeId, stored: &Stored) -> Result<()> {
+        let (old, new_name) = (self.name(old), self.name(new));
+        self.run(vec![Box::new(Rename { old, new: new_name, enforce_limits: false })])?;
+        stored.write(&self.fs(new)?)?;
+        self.show_name(new, stored)
+    }
+
+    /// Makes a volume of the file system whose volume is gone, as its clone has it. The clone ends.
+    ///
+    /// # Errors
+    /// [`Error::Pool`]: there is no such clone, it is in use, or the volume exists.
+    pub fn revive(&self, of: VolumeId, clone: VolumeId, stored: &Stored) -> Result<()> {
+        let name = self.name(of);
+        let snapshot = self.snapshot_name(of, clone);
+        self.run(vec![
+            Box::new(Rollback { name: name.clone(), to: Some(snapshot.clone()) }),
+            Box::new(DestroySnapshots { names: vec![snapshot], defer: false }),
+            Box::new(InheritProp { name, property: ABSENT.to_owned(), received: false }),
+        ])?;
+        stored.write(&self.fs(of)?)?;
+        self.show_name(of, stored)
+    }
+
+    /// Guards a change of a whole volume by a snapshot that is no clone.
+    ///
+    /// # Errors
+    /// [`Error::Pool`]: the pool has no space.
+    pub fn guard(&self, id: VolumeId) -> Result<()> {
+        let names = vec![self.guard_name(id)];
+        self.run(vec![Box::new(Snapshot { names, props: PropList::new(), enforce_limits: false })])
+    }
+
+    fn guard_name(&self, id: VolumeId) -> String {
+        format!("{}@restoring", self.name(id))
+    }
+
+    /// Ends [`Self::guard`]. Without `keep`, the volume is as it was before.
+    ///
+    /// # Errors
+    /// [`Error::Pool`]: the volume is in use.
+    pub fn release_guard(&self, id: VolumeId, keep: bool) -> Result<()> {
+        let guard = self.guard_name(id);
+        let mut tasks: Vec<Box<dyn SyncTask + Send>> = Vec::new();
+        if !keep {
+            tasks.push(Box::new(Rollback { name: self.name(id), to: Some(guard.clone()) }));
+        }
+        tasks.push(Box::new(DestroySnapshots { names: vec![guard], defer: false }));
+        self.run(tasks)
+    }
+
+    /// Whether a crash left a volume guarded.
+    ///
+    /// # Errors
+    /// [`Error::Pool`]: there is no such volume.
+    pub fn is_guarded(&self, id: VolumeId) -> Result<bool> {
+        let head = self.pool.dataset(&self.name(id))?;
+        let read = || Ok::<_, dsl::Error>(head.dsl().snapshot("restoring")?.is_some());
+        Ok(self.pool.spa().read(read).map_err(poolhouse::Error::from)?)
+    }
+
+    /// Its space.
+    ///
+    /// # Errors
+    /// [`Error::Pool`]: the properties can't be read.
+    pub fn space(&self) -> Result<Space> {
+        let dataset = self.pool.dataset(&self.dataset)?;
+        let number = |prop| {
+            let value =
+                self.pool.spa().read(|| dataset.dsl().property(prop)).map_err(poolhouse::Error::from)?;
+            Ok::<u64, Error>(match value.map(|property| property.value) {
+                Some(Value::Number(number)) => number,
+                _ => 0,
+            })
+        };
+        let (used, free) = (number(dsl::Prop::Used)?, number(dsl::Prop::Available)?);
+        Ok(Space { total: used.saturating_add(free) >> 10, free: free >> 10 })
+    }
+}
+
+/// Whether the head of a file system is no volume any more.
+fn is_absent(dataset: &dsl::Dataset) -> dsl::Result<bool> {
+    Ok(dataset.user_property(ABSENT)?.is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{from_hexadecimal, hexadecimal};
+
+    /// Goal: the text of a header gives its bytes back, and other text gives none.
+    #[test]
+    fn hexadecimal_text() {
+        let bytes: Vec<u8> = (0..=255).collect();
+        assert_eq!(from_hexadecimal(&hexadecimal(&bytes)), Some(bytes));
+        assert_eq!(
+            [from_hexadecimal("0"), from_hexadecimal("0g"), from_hexadecimal("é")],
+            [None, None, None]
+        );
+    }
+}

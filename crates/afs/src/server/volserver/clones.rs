@@ -1,0 +1,186 @@
+//! Clones: backup volumes and read-only volumes at their read-write volume's site.
+
+use std::sync::Arc;
+
+use super::make::{check_name, kind_of};
+use super::{Outcome, VolumeServer, failed};
+use crate::errors::{errno, volser, volume as code};
+use crate::server::header::Stored;
+use crate::server::now;
+use crate::server::store::Found;
+use crate::server::volume::{Service as State, Volume};
+use crate::types::{VolumeId, VolumeType};
+use crate::volume_name::VolumeName;
+
+/// What a converted volume's uniques jump by. Files of its former read-write volume may be in the
+/// caches of clients.
+const UNIQUE_JUMP: u32 = 5000;
+
+/// The header of a clone that is made now.
+fn cloned(of: &Stored, id: VolumeId, kind: VolumeType, name: Vec<u8>) -> Stored {
+    let mut stored = of.clone();
+    let today = now();
+    stored.header.id = id;
+    stored.header.kind = kind;
+    stored.header.name = name;
+    stored.header.in_service = false;
+    stored.header.creation_date = today;
+    stored.header.week_use = [0; 7];
+    stored.header.day_use = 0;
+    stored.copy_date = today;
+    stored.destroy_me = true;
+    if kind == VolumeType::Backup {
+        stored.header.backup_date = today;
+    }
+    stored
+}
+
+impl VolumeServer {
+    pub(super) fn clone_volume(
+        &self,
+        transaction: i32,
+        purge: VolumeId,
+        kind: i32,
+        name: &[u8],
+        id: VolumeId,
+    ) -> Outcome<VolumeId> {
+        check_name(name)?;
+        let kind = kind_of(kind)?;
+        if id.0 == 0 || kind == VolumeType::ReadWrite {
+            return Err(errno::EINVAL);
+        }
+        let lease = self.lease(transaction, "Clone")?;
+        let original = Arc::clone(&lease.volume);
+        if purge.0 != 0 && purge != id {
+            // It is replaced by a clone of another number.
+            self.purge(&original, purge)?;
+        }
+        if purge == id {
+            drop(lease);
+            return self.reclone(transaction, id).map(|()| id);
+        }
+        if self.core.transactions.has(id) {
+            return Err(volser::VOLSERVOLBUSY);
+        }
+        let stored = self.cloneable(&original)?;
+        let new = cloned(&stored, id, kind, name.to_vec());
+        let found = Found::Snapshot { id, of: original.id };
+        let volume = self.core.add(&original.partition, found).ok_or(code::VVOLEXISTS)?;
+        volume.set_service(State::Offline);
+        let made =
+            original.flush().and_then(|()| original.partition.clone_volume(original.id, id, &new, false));
+        if let Err(error) = made {
+            self.core.table.remove(id);
+            return Err(failed(&original, &error));
+        }
+        self.note_clone(&original, &new)?;
+        self.note_change(&lease);
+        Ok(id)
+    }
+
+    /// The header of a volume that may be cloned now.
+    fn cloneable(&self, original: &Volume) -> Outcome<Stored> {
+        if original.is_clone() {
+            tracing::warn!(volume = original.id.0, "a clone can't be cloned");
+            return Err(errno::EINVAL);
+        }
+        let open = original.open().map_err(|error| failed(original, &error))?;
+        let stored = open.stored();
+        let usable = !stored.destroy_me && stored.header.in_service;
+        if usable { Ok(stored) } else { Err(code::VOFFLINE) }
+    }
+
+    /// Notes a new clone in the header of its volume.
+    fn note_clone(&self, original: &Volume, clone: &Stored) -> Outcome<()> {
+        let open = original.open().map_err(|error| failed(original, &error))?;
+        open.change_header(|stored| match clone.header.kind {
+            VolumeType::Backup => {
+                stored.backup = clone.header.id;
+                stored.header.backup_date = clone.header.creation_date;
+            }
+            VolumeType::ReadOnly => stored.header.clone = clone.header.id,
+            VolumeType::ReadWrite => {}
+        });
+        open.flush().map_err(|error| failed(original, &error))
+    }
+
+    /// Deletes the old clone of a volume.
+    fn purge(&self, original: &Volume, purge: VolumeId) -> Outcome<()> {
+        let Some(old) = self.core.table.get(purge) else { return Err(code::VNOVOL) };
+        if old.head() != original.id || !old.is_clone() {
+            return Err(errno::EXDEV);
+        }
+        if self.core.transactions.has(purge) {
+            return Err(volser::VOLSERVOLBUSY);
+        }
+        self.core.destroy(&old).map_err(|error| failed(&old, &error))
+    }
+
+    pub(super) fn reclone(&self, transaction: i32, id: VolumeId) -> Outcome<()> {
+        let lease = self.lease(transaction, "ReClone")?;
+        let original = Arc::clone(&lease.volume);
+        let clone = self.core.table.get(id).ok_or(code::VNOVOL)?;
+        if clone.head() != original.id || !clone.is_clone() {
+            return Err(errno::EXDEV);
+        }
+        if self.core.transactions.has(id) {
+            return Err(volser::VOLSERVOLBUSY);
+        }
+        let stored = self.cloneable(&original)?;
+        let old = clone.open().map_err(|error| failed(&clone, &error))?.stored();
+        let kind = old.header.kind;
+        let base = VolumeName::new(&stored.header.name).and_then(|name| name.with_type(kind));
+        let name = base.map_or(old.header.name.clone(), |name| name.as_str().as_bytes().to_vec());
+        let mut new = cloned(&stored, id, kind, name);
+        new.copy_date = old.copy_date;
+        new.destroy_me = false;
+        new.header.in_service = true;
+        let made = original.flush().and_then(|()| {
+            clone.exclusively(|| original.partition.clone_volume(original.id, id, &new, true))
+        });
+        made.map_err(|error| failed(&clone, &error))?;
+        clone.set_service(State::Unknown);
+        clone.callbacks.volume_changed();
+        self.note_clone(&original, &new)?;
+        self.note_change(&lease);
+        Ok(())
+    }
+
+    /// Makes a read-write volume of a read-only one that has files of its own.
+    pub(super) fn convert(&self, partition: i32, id: VolumeId) -> Outcome<()> {
+        let volume = self.find(partition, id)?;
+        if self.core.transactions.has(id) {
+            return Err(volser::VOLSERVOLBUSY);
+        }
+        let open = volume.open().map_err(|error| failed(&volume, &error))?;
+        let mut stored = open.stored();
+        drop(open);
+        let parent = stored.header.parent;
+        if stored.header.kind != VolumeType::ReadOnly {
+            return Err(errno::EINVAL);
+        }
+        if self.core.table.get(parent).is_some() {
+            return Err(code::VVOLEXISTS);
+        }
+        let name = VolumeName::new(&stored.header.name);
+        stored.header.name = name.map_or_else(Vec::new, |name| name.split().0.as_bytes().to_vec());
+        stored.header.id = parent;
+        stored.header.kind = VolumeType::ReadWrite;
+        stored.header.clone = id;
+        stored.header.next_unique.0 = stored.header.next_unique.0.saturating_add(UNIQUE_JUMP);
+        stored.header.creation_date = stored.header.creation_date.min(stored.copy_date);
+        volume.set_service(State::Gone);
+        let converted = volume.exclusively(|| match volume.found {
+            Found::Dataset(_) => volume.partition.rename(id, parent, &stored),
+            Found::Snapshot { of, .. } => volume.partition.revive(of, id, &stored),
+        });
+        if let Err(error) = converted {
+            volume.set_service(State::Unknown);
+            return Err(failed(&volume, &error));
+        }
+        self.core.table.remove(id);
+        volume.callbacks.volume_changed();
+        self.core.add(&volume.partition, Found::Dataset(parent)).ok_or(code::VVOLEXISTS)?;
+        Ok(())
+    }
+}

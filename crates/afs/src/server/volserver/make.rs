@@ -1,0 +1,180 @@
+//! Making, changing and deleting volumes.
+
+use super::{Outcome, VolumeServer, failed, is_incomplete};
+use crate::calls::volserver::{CreateReply, attach, volume_flag};
+use crate::dump::VolumeHeader;
+use crate::errors::{errno, volser, volume as code};
+use crate::server::header::Stored;
+use crate::server::now;
+use crate::server::store::Found;
+use crate::server::volume::Service as State;
+use crate::types::{Date, Unique, VolumeId, VolumeInfo, VolumeType};
+
+/// The quota of a new volume in KiB.
+const QUOTA: u32 = 5000;
+/// Longest name of a volume.
+const NAME_MAX: usize = 31;
+
+/// A number of SetInfo, where -1 leaves what is.
+fn given(value: i32) -> Option<u32> {
+    (value != -1).then_some(value.cast_unsigned())
+}
+
+pub(super) fn kind_of(number: i32) -> Outcome<VolumeType> {
+    u32::try_from(number).ok().and_then(VolumeType::from_number).ok_or(errno::EINVAL)
+}
+
+pub(super) fn check_name(name: &[u8]) -> Outcome<()> {
+    if name.len() > NAME_MAX { Err(volser::VOLSERBADNAME) } else { Ok(()) }
+}
+
+impl VolumeServer {
+    pub(super) fn create(
+        &self,
+        partition: i32,
+        name: &[u8],
+        kind: i32,
+        parent: VolumeId,
+        id: VolumeId,
+    ) -> Outcome<CreateReply> {
+        check_name(name)?;
+        let partition = self.partition(partition)?;
+        let kind = kind_of(kind)?;
+        if id.0 == 0 {
+            return Err(errno::E2BIG);
+        }
+        let today = now();
+        let header = VolumeHeader {
+            id,
+            version: 1,
+            name: name.to_vec(),
+            in_service: false,
+            blessed: true,
+            next_unique: Unique(2),
+            kind,
+            parent: if parent.0 == 0 { id } else { parent },
+            quota: QUOTA,
+            disk_used: 2,
+            file_count: 1,
+            creation_date: today,
+            update_date: today,
+            ..VolumeHeader::default()
+        };
+        let stored = Stored {
+            header,
+            destroy_me: true,
+            copy_date: today,
+            crashes: partition.crashes(),
+            ..Stored::default()
+        };
+        let volume = self.core.add(partition, Found::Dataset(id)).ok_or(code::VVOLEXISTS)?;
+        volume.set_service(State::Offline);
+        let transaction = self.core.transactions.begin(std::sync::Arc::clone(&volume), attach::CREATE);
+        let made = transaction.and_then(|transaction| {
+            let made = volume.exclusively(|| partition.create(id, &stored).map(drop));
+            made.map_err(|error| {
+                let _ = self.core.transactions.end(transaction.id);
+                failed(&volume, &error)
+            })?;
+            self.note_change(&transaction);
+            Ok(transaction.id)
+        });
+        if made.is_err() {
+            self.core.table.remove(id);
+        }
+        Ok(CreateReply { volume: id, transaction: made? })
+    }
+
+    pub(super) fn delete(&self, transaction: i32) -> Outcome<()> {
+        let lease = self.lease(transaction, "DeleteVolume")?;
+        let destroyed = self.core.destroy(&lease.volume);
+        destroyed.map_err(|error| failed(&lease.volume, &error))?;
+        self.core.transactions.update(transaction, |found| found.is_deleted = true);
+        Ok(())
+    }
+
+    pub(super) fn nuke(&self, partition: i32, id: VolumeId) -> Outcome<()> {
+        let volume = self.find(partition, id)?;
+        if self.core.transactions.has(id) {
+            return Err(volser::VOLSERVOLBUSY);
+        }
+        self.core.destroy(&volume).map_err(|error| failed(&volume, &error))
+    }
+
+    /// Changes the header of a transaction's volume.
+    fn change(&self, transaction: i32, call: &'static str, change: impl FnOnce(&mut Stored)) -> Outcome<()> {
+        let lease = self.lease(transaction, call)?;
+        if lease.attach & attach::READ_ONLY != 0 && lease.attach & attach::CREATE == 0 {
+            return Err(errno::EROFS);
+        }
+        let open = self.open(&lease)?;
+        let before = open.stored();
+        open.change_header(change);
+        let after = open.stored();
+        self.note_change(&lease);
+        let partition = &lease.volume.partition;
+        let stored = match lease.volume.found {
+            Found::Snapshot { of, id } => partition.set_clone_header(of, id, &after),
+            Found::Dataset(id) if before.header.name != after.header.name => {
+                open.flush().and_then(|()| partition.show_name(id, &after))
+            }
+            Found::Dataset(_) => open.flush(),
+        };
+        stored.map_err(|error| failed(&lease.volume, &error))
+    }
+
+    pub(super) fn set_flags(&self, transaction: i32, flags: i32) -> Outcome<()> {
+        self.change(transaction, "SetFlags", |stored| {
+            stored.destroy_me = is_incomplete(flags);
+            stored.header.in_service = flags & volume_flag::OUT_OF_SERVICE == 0;
+        })?;
+        self.core.transactions.update(transaction, |found| found.flags = flags);
+        Ok(())
+    }
+
+    pub(super) fn flags(&self, transaction: i32) -> Outcome<i32> {
+        let lease = self.lease(transaction, "GetFlags")?;
+        let stored = self.open(&lease)?.stored();
+        let incomplete = if stored.destroy_me { volume_flag::DELETE_ON_SALVAGE } else { 0 };
+        Ok(incomplete | if stored.header.in_service { 0 } else { volume_flag::OUT_OF_SERVICE })
+    }
+
+    pub(super) fn set_ids(
+        &self,
+        transaction: i32,
+        name: &[u8],
+        kind: i32,
+        (parent, clone, backup): (VolumeId, VolumeId, VolumeId),
+    ) -> Outcome<()> {
+        check_name(name)?;
+        let kind = kind_of(kind)?;
+        self.change(transaction, "SetIdsTypes", |stored| {
+            stored.header.name = name.to_vec();
+            stored.header.kind = kind;
+            stored.header.parent = parent;
+            stored.header.clone = clone;
+            stored.backup = backup;
+        })
+    }
+
+    pub(super) fn set_date(&self, transaction: i32, date: Date) -> Outcome<()> {
+        self.change(transaction, "SetDate", |stored| stored.header.creation_date = date)
+    }
+
+    pub(super) fn set_info(&self, transaction: i32, info: &VolumeInfo) -> Outcome<()> {
+        let date = |date: Date| given(date.0.cast_signed()).map(Date);
+        self.change(transaction, "SetInfo", |stored| {
+            let header = &mut stored.header;
+            header.quota = given(info.quota).unwrap_or(header.quota);
+            header.day_use = given(info.day_use).unwrap_or(header.day_use);
+            header.creation_date = date(info.creation_date).unwrap_or(header.creation_date);
+            header.update_date = date(info.update_date).unwrap_or(header.update_date);
+        })
+    }
+
+    pub(super) fn name(&self, transaction: i32) -> Outcome<crate::wire::Text<256>> {
+        let lease = self.lease(transaction, "GetName")?;
+        let name = self.open(&lease)?.header().name;
+        crate::wire::Text::new(name).ok_or(errno::E2BIG)
+    }
+}

@@ -1,0 +1,297 @@
+//! The volume server: the calls of administrators on volumes.
+//!
+//! # Theory
+//! A change of a volume is made in a transaction ([`transactions`]). `vos` makes a volume in steps,
+//! and marks it with the last one as complete. Each end of a transaction that changed something
+//! waits until the change is on disk, because `vos` then changes the cell's database.
+//!
+//! Clones are snapshots, so making one takes the same time for every volume. A restore is guarded
+//! by a snapshot too: after an error the volume is as it was before.
+//!
+//! # Absent
+//! * SplitVolume.
+//! * Clones of clones.
+//!
+//! # See
+//! OpenAFS: `src/volser/volprocs.c`, `src/volser/vsprocs.c` (the order of calls).
+
+mod clones;
+mod data;
+mod info;
+mod make;
+pub mod transactions;
+
+use std::sync::Arc;
+
+use rx::engine::Info;
+use rx::{Call as RxCall, Reply as RxReply, Request, Service};
+
+use super::volume::{Open, Service as State, Volume};
+use super::{Core, Error, chain};
+use crate::calls::volserver::{Call, Reply, attach, volume_flag};
+use crate::errors::{self, errno, rxgen, volser, volume as code};
+use crate::partition::PartitionId;
+use crate::types::VolumeId;
+use transactions::{Lease, Transaction};
+
+/// Longest arguments of a call without data.
+const ARGUMENTS: usize = 64 << 10;
+
+type Outcome<T> = Result<T, i32>;
+
+/// The service.
+pub struct VolumeServer {
+    core: Arc<Core>,
+}
+
+impl VolumeServer {
+    /// The service of a server.
+    pub fn new(core: Arc<Core>) -> Self {
+        Self { core }
+    }
+
+    fn serve(&self, call: &mut RxCall) -> Outcome<()> {
+        let mut opcode = [0; 4];
+        call.read_exact(&mut opcode).map_err(|_| rxgen::RXGEN_SS_UNMARSHAL)?;
+        let number = u32::from_be_bytes(opcode);
+        let name = Call::name(number).ok_or(rxgen::RXGEN_OPCODE)?;
+        let arguments = match Call::size_before_data(number) {
+            Some(size) => {
+                let mut arguments = vec![0; size];
+                call.read_exact(&mut arguments).map_err(|_| rxgen::RXGEN_SS_UNMARSHAL)?;
+                arguments
+            }
+            None => call.read_all(ARGUMENTS).map_err(|_| rxgen::RXGEN_SS_UNMARSHAL)?,
+        };
+        let decoded = Call::decode(number, &arguments).map_err(|_| rxgen::RXGEN_SS_UNMARSHAL)?;
+        if !is_for_anyone(&decoded) {
+            self.check_superuser(call.info(), name)?;
+        }
+        match decoded {
+            Call::Dump { transaction, since } => self.dump(call, transaction, since, false),
+            Call::DumpV2 { transaction, since, flags } => {
+                let omit = flags & crate::calls::volserver::OMIT_DIRECTORIES != 0;
+                self.dump(call, transaction, since, omit)
+            }
+            Call::Restore { transaction, cookie, .. } => self.restore(call, transaction, &cookie),
+            other => {
+                let reply = self.answer(other)?;
+                call.write(reply.encode()).map_err(|_| errors::rx::RX_USER_ABORT)
+            }
+        }
+    }
+
+    fn check_superuser(&self, info: &Info, call: &str) -> Outcome<()> {
+        let who = info.identity.as_ref().map_or("nobody", |identity| &identity.name);
+        if !self.core.is_superuser(info) {
+            tracing::warn!(call, peer = %info.peer, who, "a call of the volume server is refused");
+            return Err(volser::VOLSERBAD_ACCESS);
+        }
+        tracing::debug!(call, peer = %info.peer, who, "a call of the volume server");
+        Ok(())
+    }
+
+    fn answer(&self, call: Call) -> Outcome<Reply> {
+        Ok(match call {
+            Call::CreateVolume { partition, name, kind, parent, volume } => {
+                Reply::CreateVolume(self.create(partition, name.as_bytes(), kind, parent, volume)?)
+            }
+            Call::DeleteVolume { transaction } => {
+                self.delete(transaction)?;
+                Reply::DeleteVolume(())
+            }
+            Call::Forward { transaction, since, to, to_transaction, cookie } => {
+                self.forward(transaction, since, &to, to_transaction, &cookie)?;
+                Reply::Forward(())
+            }
+            Call::ForwardMultiple { transaction, since, to, cookie, .. } => {
+                Reply::ForwardMultiple(self.forward_multiple(transaction, since, &to, &cookie)?)
+            }
+            Call::EndTrans { transaction } => Reply::EndTrans(self.end(transaction)?),
+            Call::Clone { transaction, purge, kind, name, volume } => {
+                Reply::Clone(self.clone_volume(transaction, purge, kind, name.as_bytes(), volume)?)
+            }
+            Call::ReClone { transaction, clone } => {
+                self.reclone(transaction, clone)?;
+                Reply::ReClone(())
+            }
+            Call::SetFlags { transaction, flags } => {
+                self.set_flags(transaction, flags)?;
+                Reply::SetFlags(())
+            }
+            Call::GetFlags { transaction } => Reply::GetFlags(self.flags(transaction)?),
+            Call::TransCreate { volume, partition, flags } => {
+                Reply::TransCreate(self.begin(volume, partition, flags)?)
+            }
+            Call::GetNthVolume { .. } => return Err(volser::VOLSERNO_OP),
+            // The peer has no effect of it either: its clients ask the database again.
+            Call::SetForwarding { transaction, .. } => {
+                self.lease(transaction, "SetForwarding")?;
+                Reply::SetForwarding(())
+            }
+            Call::GetName { transaction } => Reply::GetName(self.name(transaction)?),
+            Call::GetStatus { transaction } => Reply::GetStatus(self.status(transaction)?),
+            Call::SignalRestore { .. } => Reply::SignalRestore(()),
+            Call::ListPartitions {} => Reply::ListPartitions(self.list_partitions()),
+            Call::XListPartitions {} => Reply::XListPartitions(self.x_list_partitions()),
+            Call::ListVolumes { partition, flags } => Reply::ListVolumes(self.list(partition, flags)?),
+            Call::XListVolumes { partition, flags } => Reply::XListVolumes(self.x_list(partition, flags)?),
+            Call::ListOneVolume { partition, volume } => {
+                Reply::ListOneVolume(self.list_one(partition, volume)?)
+            }
+            Call::XListOneVolume { partition, volume } => {
+                Reply::XListOneVolume(self.x_list_one(partition, volume)?)
+            }
+            Call::SetIdsTypes { transaction, name, kind, parent, clone, backup } => {
+                self.set_ids(transaction, name.as_bytes(), kind, (parent, clone, backup))?;
+                Reply::SetIdsTypes(())
+            }
+            Call::SetDate { transaction, date } => {
+                self.set_date(transaction, date)?;
+                Reply::SetDate(())
+            }
+            Call::SetInfo { transaction, info } => {
+                self.set_info(transaction, &info)?;
+                Reply::SetInfo(())
+            }
+            Call::Monitor {} => Reply::Monitor(self.monitor()),
+            Call::PartitionInfo { name } => Reply::PartitionInfo(self.partition_info(name.as_bytes())?),
+            Call::PartitionInfo64 { name } => {
+                Reply::PartitionInfo64(self.partition_info_64(name.as_bytes())?)
+            }
+            Call::NukeVolume { partition, volume } => {
+                self.nuke(partition, volume)?;
+                Reply::NukeVolume(())
+            }
+            Call::ConvertRoToRw { partition, volume } => {
+                self.convert(partition, volume)?;
+                Reply::ConvertRoToRw(())
+            }
+            Call::GetSize { transaction, since } => Reply::GetSize(self.size(transaction, since)?),
+            Call::SplitVolume { .. } => return Err(rxgen::RXGEN_OPCODE),
+            Call::Dump { .. } | Call::DumpV2 { .. } | Call::Restore { .. } => {
+                unreachable!("calls with data are served elsewhere")
+            }
+        })
+    }
+
+    fn lease(&self, transaction: i32, call: &'static str) -> Outcome<Lease<'_>> {
+        self.core.transactions.lease(transaction, call)
+    }
+
+    /// The volume of a number, at this partition.
+    fn find(&self, partition: i32, volume: VolumeId) -> Outcome<Arc<Volume>> {
+        let id = self.partition(partition)?.id;
+        let found = self.core.table.get(volume).filter(|found| found.partition.id == id);
+        found.ok_or(code::VNOVOL)
+    }
+
+    fn partition(&self, number: i32) -> Outcome<&Arc<super::store::Partition>> {
+        let id = PartitionId::from_number(number).ok_or(volser::VOLSERILLEGAL_PARTITION)?;
+        self.core.partition(id).ok_or(volser::VOLSERILLEGAL_PARTITION)
+    }
+
+    fn begin(&self, id: VolumeId, partition: i32, flags: i32) -> Outcome<i32> {
+        let known = attach::OFFLINE | attach::BUSY | attach::READ_ONLY | attach::CREATE;
+        if flags & known == 0 {
+            return Err(errno::EINVAL);
+        }
+        let volume = self.find(partition, id)?;
+        let transaction = self.core.transactions.begin(Arc::clone(&volume), flags)?;
+        // A volume that can't be opened has no transaction, except one that deletes it.
+        let opened = volume.open();
+        if let Err(error) = &opened {
+            tracing::error!(volume = id.0, error = chain(&error), "the volume can't be opened");
+            if flags & (attach::CREATE | attach::OFFLINE) == 0 {
+                let _ = self.core.transactions.end(transaction.id);
+                return Err(code::VSALVAGE);
+            }
+        }
+        if let Some(state) = state_in(flags) {
+            volume.set_service(state);
+            if state == State::Offline {
+                volume.callbacks.volume_changed();
+            }
+        }
+        Ok(transaction.id)
+    }
+
+    fn end(&self, id: i32) -> Outcome<i32> {
+        let ended: Transaction = self.core.transactions.end(id)?;
+        if ended.is_deleted {
+            return Ok(0);
+        }
+        if ended.has_changed {
+            let durable = ended.volume.flush().and_then(|()| Ok(ended.volume.partition.pool().sync()?));
+            durable.map_err(|error| failed(&ended.volume, &error))?;
+        }
+        ended.volume.set_service(State::Unknown);
+        if ended.has_changed {
+            ended.volume.callbacks.volume_changed();
+        }
+        Ok(0)
+    }
+
+    /// The files of a transaction's volume.
+    fn open(&self, transaction: &Transaction) -> Outcome<Arc<Open>> {
+        transaction.volume.open().map_err(|error| failed(&transaction.volume, &error))
+    }
+
+    /// Notes that the volume of a transaction changed.
+    fn note_change(&self, transaction: &Transaction) {
+        self.core.transactions.update(transaction.id, |found| found.has_changed = true);
+    }
+}
+
+impl Service for VolumeServer {
+    fn quick(&self, _: &Request) -> Option<RxReply> {
+        None
+    }
+
+    fn run(&self, call: &mut RxCall) -> Result<(), i32> {
+        self.serve(call)
+    }
+}
+
+/// How clients see a volume in a transaction; `None`: as before.
+fn state_in(flags: i32) -> Option<State> {
+    match flags {
+        _ if flags & (attach::CREATE | attach::OFFLINE) != 0 => Some(State::Offline),
+        _ if flags & attach::BUSY != 0 => Some(State::Busy),
+        _ => None,
+    }
+}
+
+/// The calls that need no rights.
+fn is_for_anyone(call: &Call) -> bool {
+    matches!(
+        call,
+        Call::ListPartitions {}
+            | Call::XListPartitions {}
+            | Call::ListVolumes { .. }
+            | Call::XListVolumes { .. }
+            | Call::ListOneVolume { .. }
+            | Call::XListOneVolume { .. }
+            | Call::PartitionInfo { .. }
+            | Call::PartitionInfo64 { .. }
+            | Call::Monitor {}
+            | Call::GetNthVolume { .. }
+    )
+}
+
+/// Logs why a call on a volume failed, and returns its code.
+fn failed(volume: &Volume, error: &Error) -> i32 {
+    tracing::error!(volume = volume.id.0, error = chain(error), "a call of the volume server failed");
+    match error {
+        Error::Busy { .. } => volser::VOLSERVOLBUSY,
+        Error::Header { .. } | Error::Malformed => code::VSALVAGE,
+        Error::Pool(_) | Error::Files(_) | Error::Format(_) | Error::Rx(_) | Error::Config { .. } => {
+            errno::EIO
+        }
+    }
+}
+
+/// Whether a volume's header says that it is offline for good.
+fn is_incomplete(flags: i32) -> bool {
+    flags & volume_flag::DELETE_ON_SALVAGE != 0
+}
