@@ -55,7 +55,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let address: Ipv4Addr = address.parse()?;
     let images: Vec<PathBuf> = images.iter().map(PathBuf::from).collect();
-    let options = OpenOptions { write: true, force: true, claim: poolhouse::Claim::Own, ..OpenOptions::default() };
+    let options =
+        OpenOptions { write: true, force: true, claim: poolhouse::Claim::Own, ..OpenOptions::default() };
     let pool = match images.iter().all(|image| image.metadata().is_ok_and(|about| about.len() > 0)) {
         true => Pool::open(&images, &options)?,
         false => {
@@ -71,8 +72,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let partition = Partition::begin(PartitionId(0), pool.clone(), "afs/vicepa")?;
     let keys = Arc::new(Keys::of_file(keys)?);
-    let server =
-        Server::start(Options::new(address, keys, cell.clone(), Uuid([7; 16])), vec![partition], Arc::new(Nobody))?;
+    let server = Server::start(
+        Options::new(address, keys, cell.clone(), Uuid([7; 16])),
+        vec![partition],
+        Arc::new(Nobody),
+    )?;
     std::io::stdin().read_to_end(&mut Vec::new())?;
     drop(server);
     pool.export()?;

@@ -235,13 +235,17 @@ impl Core {
     /// [`Error::Pool`]: its dataset is in use elsewhere. It then is served again.
     pub fn destroy(&self, volume: &Volume) -> Result<()> {
         volume.set_service(volume::Service::Gone);
-        let destroyed = volume.exclusively(|| match volume.found {
+        let destroyed = volume.exclusively(|| match volume.found() {
             Found::Dataset(id) => volume.partition.destroy(id),
-            Found::Snapshot { of, id } => volume.partition.destroy_clone(of, id),
+            Found::Snapshot { head, id } => volume.partition.destroy_clone(head, id).map(|()| None),
         });
-        if destroyed.is_err() {
-            volume.set_service(volume::Service::Unknown);
-            return destroyed;
+        let clones = destroyed.inspect_err(|_| volume.set_service(volume::Service::Unknown))?;
+        if let Some(head) = clones {
+            for clone in self.table.all() {
+                if clone.is_clone() && clone.head() == store::Head::of(volume.id) {
+                    clone.set_found(Found::Snapshot { id: clone.id, head });
+                }
+            }
         }
         self.table.remove(volume.id);
         volume.callbacks.volume_changed();

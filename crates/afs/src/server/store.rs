@@ -6,11 +6,11 @@
 //! | partition `/vicepa` | a file system with the property [`PARTITION`] |
 //! | a volume with files of its own | the child `PARTITION/ID` |
 //! | a clone at its read-write volume's site | the snapshot `PARTITION/RWID@ID` |
+//! | a clone whose read-write volume is gone | the snapshot `PARTITION/RWID.clones-N@ID` |
 //! | the header of a volume | its master node ([`crate::volume::header`]) |
 //! | the header of a clone | the property [`HEADER`] of its snapshot, in hexadecimal |
 //! | the name of a volume or clone | the property [`NAME`], for `zfs list` |
 //! | whether a server uses the partition, and how often it crashed | the property [`STATE`] |
-//! | a read-write volume that is gone while a clone of it stays | the property [`ABSENT`] |
 //!
 //! # Crash
 //! Each operation here is one transaction group. A volume is made out of service and marked to be
@@ -21,7 +21,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use dsl::ops::create::Create;
 use dsl::ops::destroy::{DestroyHead, DestroySnapshots};
-use dsl::ops::props::{InheritProp, SetAs, SetProps};
+use dsl::ops::props::{SetAs, SetProps};
 use dsl::ops::rename::Rename;
 use dsl::ops::rollback::Rollback;
 use dsl::ops::snapshot::Snapshot;
@@ -42,8 +42,10 @@ pub const PARTITION: &str = "poolhouse:vicep";
 pub const NAME: &str = "poolhouse:volume";
 /// The property with the header of a clone.
 const HEADER: &str = "poolhouse:volume-header";
-/// The property of a file system whose head is no volume any more.
-const ABSENT: &str = "poolhouse:volume-absent";
+/// What follows the number of a volume in the name of a file system that has only clones of it.
+const CLONES: &str = ".clones-";
+/// Most file systems with clones of one volume that is gone.
+const MOST_GONE: u32 = 1000;
 /// The property with the state of the server: a word, and how often it crashed.
 const STATE: &str = "poolhouse:vicep-state";
 const RUNNING: &str = "running";
@@ -62,6 +64,42 @@ pub struct Partition {
     crashes: u32,
 }
 
+/// A file system of a partition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Head {
+    /// The volume that it is or was.
+    pub volume: VolumeId,
+    /// The volume is gone, and the file system has only its clones. The number tells such ones
+    /// apart.
+    pub gone: Option<u32>,
+}
+
+impl Head {
+    /// The file system of a volume.
+    pub fn of(volume: VolumeId) -> Self {
+        Self { volume, gone: None }
+    }
+
+    /// The file system with this name in its partition.
+    fn parse(name: &str) -> Option<Self> {
+        let id = |text: &str| text.parse().ok().filter(|id| *id != 0).map(VolumeId);
+        match name.split_once(CLONES) {
+            None => id(name).map(Self::of),
+            Some((volume, number)) => Some(Self { volume: id(volume)?, gone: Some(number.parse().ok()?) }),
+        }
+    }
+}
+
+impl std::fmt::Display for Head {
+    /// Its name in the partition.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.gone {
+            None => write!(f, "{}", self.volume),
+            Some(number) => write!(f, "{}{CLONES}{number}", self.volume),
+        }
+    }
+}
+
 /// A volume or clone of a partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Found {
@@ -71,8 +109,8 @@ pub enum Found {
     Snapshot {
         /// The clone.
         id: VolumeId,
-        /// The volume.
-        of: VolumeId,
+        /// Its file system.
+        head: Head,
     },
 }
 
@@ -176,11 +214,15 @@ impl Partition {
     }
 
     fn name(&self, id: VolumeId) -> String {
-        format!("{}/{id}", self.dataset)
+        self.head_name(Head::of(id))
     }
 
-    fn snapshot_name(&self, of: VolumeId, id: VolumeId) -> String {
-        format!("{}/{of}@{id}", self.dataset)
+    fn head_name(&self, head: Head) -> String {
+        format!("{}/{head}", self.dataset)
+    }
+
+    fn snapshot_name(&self, head: Head, id: VolumeId) -> String {
+        format!("{}/{head}@{id}", self.dataset)
     }
 
     fn run(&self, tasks: Vec<Box<dyn SyncTask + Send>>) -> Result<()> {
@@ -201,11 +243,10 @@ impl Partition {
         let options = ListOptions { snapshots: true, depth: Some(1), ..ListOptions::default() };
         let each = |listed: Listed| match listed {
             Listed::Failed { name, error } => all.lock().failures.push((name, error)),
-            Listed::Dataset(dataset) => match self.found(&dataset, depth) {
-                Ok(Some(found)) => all.lock().volumes.push(found),
-                Ok(None) => {}
-                Err(error) => all.lock().failures.push((dataset.name(), error)),
-            },
+            Listed::Dataset(dataset) => {
+                let found = found(&dataset.name(), depth);
+                all.lock().volumes.extend(found);
+            }
         };
         let list = || {
             let start = self.pool.dsl().dir(&self.dataset)?;
@@ -213,24 +254,6 @@ impl Partition {
         };
         self.pool.spa().read(list).map_err(poolhouse::Error::from)?;
         Ok(all.into_inner())
-    }
-
-    /// The volume that a dataset is. `depth` is the number of slashes in its name.
-    fn found(&self, dataset: &dsl::Dataset, depth: usize) -> dsl::Result<Option<Found>> {
-        let name = dataset.name();
-        let (head, snapshot) = match name.split_once('@') {
-            Some((head, snapshot)) => (head, Some(snapshot)),
-            None => (name.as_str(), None),
-        };
-        let id = |text: &str| text.parse().ok().filter(|id| *id != 0).map(VolumeId);
-        if head.matches('/').count() != depth {
-            return Ok(None);
-        }
-        let Some(of) = head.rsplit_once('/').and_then(|(_, last)| id(last)) else { return Ok(None) };
-        Ok(match snapshot {
-            None => (!is_absent(dataset)?).then_some(Found::Dataset(of)),
-            Some(snapshot) => id(snapshot).map(|id| Found::Snapshot { id, of }),
-        })
     }
 
     /// Makes a volume, with the files of a new one.
@@ -265,8 +288,8 @@ impl Partition {
     ///
     /// # Errors
     /// [`Error::Pool`]: there is no such clone.
-    pub fn clone_fs(&self, of: VolumeId, id: VolumeId) -> Result<(FileSystem, Option<LongHold>)> {
-        let dataset = self.pool.dataset(&self.snapshot_name(of, id))?;
+    pub fn clone_fs(&self, head: Head, id: VolumeId) -> Result<(FileSystem, Option<LongHold>)> {
+        let dataset = self.pool.dataset(&self.snapshot_name(head, id))?;
         let heads = self.pool.spa().writer().map(|live| live.dsl().heads());
         let hold = heads.map(|heads| heads.long_hold(dataset.dsl().object().0));
         Ok((dataset.filesystem()?, hold))
@@ -277,8 +300,8 @@ impl Partition {
     /// # Errors
     /// * [`Error::Pool`]: there is no such clone, or it can't be read.
     /// * [`Error::Header`]: the property is missing or malformed.
-    pub fn clone_header(&self, of: VolumeId, id: VolumeId) -> Result<Stored> {
-        let dataset = self.pool.dataset(&self.snapshot_name(of, id))?;
+    pub fn clone_header(&self, head: Head, id: VolumeId) -> Result<Stored> {
+        let dataset = self.pool.dataset(&self.snapshot_name(head, id))?;
         let read = || dataset.dsl().user_property(HEADER);
         let property = self.pool.spa().read(read).map_err(poolhouse::Error::from)?;
         let bytes = property.and_then(|property| match property.value {
@@ -293,26 +316,37 @@ impl Partition {
         Ok(vec![text(HEADER, hexadecimal(&stored.encode()?)), shown(stored)])
     }
 
-    /// Makes a clone of a volume: a snapshot. With `again`, it replaces the clone of this number.
+    /// Makes a clone of a volume: a snapshot. It may take the place of a volume or clone of the same
+    /// number, in the same transaction group.
     ///
     /// # Errors
-    /// [`Error::Pool`]: the clone exists, or is in use.
-    pub fn clone_volume(&self, of: VolumeId, id: VolumeId, stored: &Stored, again: bool) -> Result<()> {
-        let (name, props) = (self.snapshot_name(of, id), Self::clone_properties(stored)?);
+    /// [`Error::Pool`]: the clone exists, or what it replaces is in use.
+    pub fn clone_volume(&self, of: VolumeId, stored: &Stored, instead: Option<Found>) -> Result<()> {
+        let id = stored.header.id;
+        let (name, props) = (self.snapshot_name(Head::of(of), id), Self::clone_properties(stored)?);
         let mut tasks: Vec<Box<dyn SyncTask + Send>> = Vec::new();
-        if again {
-            tasks.push(Box::new(DestroySnapshots { names: vec![name.clone()], defer: false }));
+        match instead {
+            Some(Found::Snapshot { id, head }) => {
+                let names = vec![self.snapshot_name(head, id)];
+                tasks.push(Box::new(DestroySnapshots { names, defer: false }));
+            }
+            Some(Found::Dataset(id)) => tasks.push(Box::new(DestroyHead { name: self.name(id) })),
+            None => {}
         }
         tasks.push(Box::new(Snapshot { names: vec![name], props, enforce_limits: true }));
-        self.run(tasks)
+        self.run(tasks)?;
+        match instead {
+            Some(Found::Snapshot { head, .. }) => self.destroy_empty(head),
+            _ => Ok(()),
+        }
     }
 
     /// Stores the header of a clone.
     ///
     /// # Errors
     /// [`Error::Pool`]: there is no such clone.
-    pub fn set_clone_header(&self, of: VolumeId, id: VolumeId, stored: &Stored) -> Result<()> {
-        let (name, props) = (self.snapshot_name(of, id), Self::clone_properties(stored)?);
+    pub fn set_clone_header(&self, head: Head, id: VolumeId, stored: &Stored) -> Result<()> {
+        let (name, props) = (self.snapshot_name(head, id), Self::clone_properties(stored)?);
         self.run(vec![Box::new(SetProps { name, props, source: SetAs::Local })])
     }
 
@@ -329,37 +363,47 @@ impl Partition {
     ///
     /// # Errors
     /// [`Error::Pool`]: there is no such clone, or it is in use.
-    pub fn destroy_clone(&self, of: VolumeId, id: VolumeId) -> Result<()> {
-        let name = self.snapshot_name(of, id);
-        self.run(vec![Box::new(DestroySnapshots { names: vec![name], defer: false })])?;
-        let head = self.pool.dataset(&self.name(of))?;
-        let is_last = || Ok::<_, dsl::Error>(is_absent(head.dsl())? && head.dsl().snapshot_count()? == 0);
-        if self.pool.spa().read(is_last).map_err(poolhouse::Error::from)? {
-            self.run(vec![Box::new(DestroyHead { name: self.name(of) })])?;
-        }
-        Ok(())
+    pub fn destroy_clone(&self, head: Head, id: VolumeId) -> Result<()> {
+        let names = vec![self.snapshot_name(head, id)];
+        self.run(vec![Box::new(DestroySnapshots { names, defer: false })])?;
+        self.destroy_empty(head)
     }
 
-    /// Destroys a volume. If clones of it stay, its file system becomes that of the newest one, and
-    /// is no volume any more.
+    /// Destroys a file system without a volume and clones.
+    fn destroy_empty(&self, head: Head) -> Result<()> {
+        if head.gone.is_none() {
+            return Ok(());
+        }
+        let name = self.head_name(head);
+        let dataset = self.pool.dataset(&name)?;
+        let left = self.pool.spa().read(|| dataset.dsl().snapshot_count()).map_err(poolhouse::Error::from)?;
+        if left == 0 { self.run(vec![Box::new(DestroyHead { name })]) } else { Ok(()) }
+    }
+
+    /// Destroys a volume. If clones of it stay, their file system gets another name, and keeps no
+    /// space beyond that of the newest one. Returns that file system.
     ///
     /// # Errors
     /// [`Error::Pool`]: there is no such volume, or it is in use.
-    pub fn destroy(&self, id: VolumeId) -> Result<()> {
+    pub fn destroy(&self, id: VolumeId) -> Result<Option<Head>> {
         let name = self.name(id);
-        let head = self.pool.dataset(&name)?;
-        let newest = || Ok::<_, dsl::Error>(head.dsl().snapshots()?.pop().map(|snapshot| snapshot.name()));
-        match self.pool.spa().read(newest).map_err(poolhouse::Error::from)? {
-            None => self.run(vec![Box::new(DestroyHead { name })]),
-            to @ Some(_) => self.run(vec![
-                Box::new(SetProps {
-                    name: name.clone(),
-                    props: vec![text(ABSENT, "on")],
-                    source: SetAs::Local,
-                }),
-                Box::new(Rollback { name, to }),
-            ]),
-        }
+        let dataset = self.pool.dataset(&name)?;
+        let newest = || Ok::<_, dsl::Error>(dataset.dsl().snapshots()?.pop().map(|snapshot| snapshot.name()));
+        let to @ Some(_) = self.pool.spa().read(newest).map_err(poolhouse::Error::from)? else {
+            return self.run(vec![Box::new(DestroyHead { name })]).map(|()| None);
+        };
+        let free = |number: &u32| {
+            let head = Head { volume: id, gone: Some(*number) };
+            self.pool.dataset(&self.head_name(head)).is_err()
+        };
+        let gone = (1..MOST_GONE).find(free);
+        let head = Head { volume: id, gone };
+        let new = self.head_name(head);
+        self.run(vec![
+            Box::new(Rollback { name: name.clone(), to }),
+            Box::new(Rename { old: name, new, enforce_limits: false }),
+        ])?;
+        Ok(Some(head))
     }
 
     /// Gives a volume another number and header.
@@ -373,20 +417,21 @@ impl Partition {
         self.show_name(new, stored)
     }
 
-    /// Makes a volume of the file system whose volume is gone, as its clone has it. The clone ends.
+    /// Makes a volume of the file system whose volume is gone, as its newest clone has it. That clone
+    /// ends.
     ///
     /// # Errors
-    /// [`Error::Pool`]: there is no such clone, it is in use, or the volume exists.
-    pub fn revive(&self, of: VolumeId, clone: VolumeId, stored: &Stored) -> Result<()> {
-        let name = self.name(of);
-        let snapshot = self.snapshot_name(of, clone);
+    /// [`Error::Pool`]: there is no such clone, it is in use or not the newest, or the volume exists.
+    pub fn revive(&self, head: Head, clone: VolumeId, stored: &Stored) -> Result<()> {
+        let (old, new) = (self.head_name(head), self.name(head.volume));
+        let snapshot = self.snapshot_name(head, clone);
         self.run(vec![
-            Box::new(Rollback { name: name.clone(), to: Some(snapshot.clone()) }),
+            Box::new(Rollback { name: old.clone(), to: Some(snapshot.clone()) }),
             Box::new(DestroySnapshots { names: vec![snapshot], defer: false }),
-            Box::new(InheritProp { name, property: ABSENT.to_owned(), received: false }),
+            Box::new(Rename { old, new, enforce_limits: false }),
         ])?;
-        stored.write(&self.fs(of)?)?;
-        self.show_name(of, stored)
+        stored.write(&self.fs(head.volume)?)?;
+        self.show_name(head.volume, stored)
     }
 
     /// Guards a change of a whole volume by a snapshot that is no clone.
@@ -445,14 +490,53 @@ impl Partition {
     }
 }
 
-/// Whether the head of a file system is no volume any more.
-fn is_absent(dataset: &dsl::Dataset) -> dsl::Result<bool> {
-    Ok(dataset.user_property(ABSENT)?.is_some())
+/// The volume that a dataset is. `depth` is the number of slashes in the name of a volume.
+fn found(name: &str, depth: usize) -> Option<Found> {
+    let (head, snapshot) = match name.split_once('@') {
+        Some((head, snapshot)) => (head, Some(snapshot)),
+        None => (name, None),
+    };
+    if head.matches('/').count() != depth {
+        return None;
+    }
+    let head = head.rsplit_once('/').and_then(|(_, last)| Head::parse(last))?;
+    match snapshot {
+        None => head.gone.is_none().then_some(Found::Dataset(head.volume)),
+        Some(snapshot) => match Head::parse(snapshot)? {
+            Head { volume: id, gone: None } => Some(Found::Snapshot { id, head }),
+            Head { .. } => None,
+        },
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{from_hexadecimal, hexadecimal};
+    use super::{Found, Head, VolumeId, found, from_hexadecimal, hexadecimal};
+
+    /// Goal: a dataset is the volume or clone that its name says, and others are none.
+    #[test]
+    fn names_of_datasets() {
+        let of = |name: &str| found(&format!("pool/vicepa{name}"), 2);
+        let (id, clone) = (VolumeId(7), VolumeId(9));
+        let gone = Head { volume: id, gone: Some(2) };
+        assert_eq!(of("/7"), Some(Found::Dataset(id)));
+        assert_eq!(of("/7@9"), Some(Found::Snapshot { id: clone, head: Head::of(id) }));
+        assert_eq!(of("/7.clones-2@9"), Some(Found::Snapshot { id: clone, head: gone }));
+        assert_eq!(Head::parse(&gone.to_string()), Some(gone));
+        for other in [
+            "",
+            "/7.clones-2",
+            "/x",
+            "/0",
+            "/7@daily",
+            "/7@restoring",
+            "/7/8",
+            "/7.clones-@9",
+            "/7@9.clones-1",
+        ] {
+            assert_eq!(of(other), None, "{other}");
+        }
+    }
 
     /// Goal: the text of a header gives its bytes back, and other text gives none.
     #[test]

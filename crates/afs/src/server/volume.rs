@@ -34,7 +34,7 @@ use super::blobs::Blobs;
 use super::callbacks::VolumeCallBacks;
 use super::header::Stored;
 use super::locks::Locks;
-use super::store::{Found, Partition};
+use super::store::{Found, Head, Partition};
 use super::{Error, Result, chain, now};
 use crate::dump::VolumeHeader;
 use crate::errors::volume as code;
@@ -78,11 +78,11 @@ pub struct Volume {
     pub id: VolumeId,
     /// Its partition.
     pub partition: Arc<Partition>,
-    /// Where it is.
-    pub found: Found,
     /// The promises to clients.
     pub callbacks: Arc<VolumeCallBacks>,
     gate: RwLock<Gate>,
+    /// Where it is.
+    found: RwLock<Found>,
     blobs: Arc<Blobs>,
 }
 
@@ -117,20 +117,31 @@ impl Volume {
         blobs: Arc<Blobs>,
     ) -> Self {
         let (Found::Dataset(id) | Found::Snapshot { id, .. }) = found;
-        Self { id, partition, found, callbacks, gate: RwLock::default(), blobs }
+        let found = RwLock::new(found);
+        Self { id, partition, callbacks, gate: RwLock::default(), found, blobs }
     }
 
-    /// The volume whose file system has this one.
-    pub fn head(&self) -> VolumeId {
-        match self.found {
-            Found::Dataset(id) => id,
-            Found::Snapshot { of, .. } => of,
+    /// Where it is.
+    pub fn found(&self) -> Found {
+        *self.found.read()
+    }
+
+    /// Notes that it is somewhere else now.
+    pub fn set_found(&self, found: Found) {
+        *self.found.write() = found;
+    }
+
+    /// The file system that has it.
+    pub fn head(&self) -> Head {
+        match self.found() {
+            Found::Dataset(id) => Head::of(id),
+            Found::Snapshot { head, .. } => head,
         }
     }
 
     /// Whether it is a clone.
     pub fn is_clone(&self) -> bool {
-        matches!(self.found, Found::Snapshot { .. })
+        matches!(self.found(), Found::Snapshot { .. })
     }
 
     /// Its files, for a call of a client. `changes`: the call changes them.
@@ -191,15 +202,15 @@ impl Volume {
 
     fn open_files(&self) -> Result<Open> {
         let crashes = self.partition.crashes();
-        let (fs, hold, mut stored) = match self.found {
+        let (fs, hold, mut stored) = match self.found() {
             Found::Dataset(id) => {
                 let fs = self.partition.fs(id)?;
                 let stored = Stored::read(&fs)?.ok_or(Error::Header { volume: id })?;
                 (fs, None, stored)
             }
-            Found::Snapshot { of, id } => {
-                let stored = self.partition.clone_header(of, id)?;
-                let (fs, hold) = self.partition.clone_fs(of, id)?;
+            Found::Snapshot { head, id } => {
+                let stored = self.partition.clone_header(head, id)?;
+                let (fs, hold) = self.partition.clone_fs(head, id)?;
                 (fs, hold, stored)
             }
         };
@@ -218,7 +229,7 @@ impl Volume {
             is_read_only: read_only,
             creation_date: VolSync { creation_date: stored.header.creation_date },
             version_base: stored.version_base,
-            head: Mutex::new(Head { stored, next_unique }),
+            head: Mutex::new(Live { stored, next_unique }),
             dirty: AtomicBool::new(dirty),
             reserving: Mutex::new(()),
             stripes: std::array::from_fn(|_| RwLock::default()),
@@ -307,7 +318,7 @@ pub struct Open {
     /// What tells clients that the volume was replaced.
     pub creation_date: VolSync,
     version_base: u32,
-    head: Mutex<Head>,
+    head: Mutex<Live>,
     dirty: AtomicBool,
     /// Held while uniques are reserved.
     reserving: Mutex<()>,
@@ -320,7 +331,7 @@ pub struct Open {
     _hold: Option<LongHold>,
 }
 
-struct Head {
+struct Live {
     /// The header. Its next unique is the bound on disk.
     stored: Stored,
     next_unique: u32,

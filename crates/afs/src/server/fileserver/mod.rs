@@ -24,10 +24,10 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use rx::{Call as RxCall, Reply as RxReply, Request, Service};
 use zpl::Error as FileError;
 
-use super::{Core, chain};
 use super::access::Caller;
 use super::vnode::Found;
 use super::volume::{Open, Volume};
+use super::{Core, chain};
 use crate::calls::fileserver::{Call, Reply, TimeReply, capability};
 use crate::errors::{self, errno, rxgen, volume as code};
 use crate::types::{CallBack, Date, Fid, VnodeType, VolSync, VolumeId};

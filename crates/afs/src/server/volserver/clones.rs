@@ -7,7 +7,7 @@ use super::{Outcome, VolumeServer, failed};
 use crate::errors::{errno, volser, volume as code};
 use crate::server::header::Stored;
 use crate::server::now;
-use crate::server::store::Found;
+use crate::server::store::{Found, Head};
 use crate::server::volume::{Service as State, Volume};
 use crate::types::{VolumeId, VolumeType};
 use crate::volume_name::VolumeName;
@@ -64,11 +64,10 @@ impl VolumeServer {
         }
         let stored = self.cloneable(&original)?;
         let new = cloned(&stored, id, kind, name.to_vec());
-        let found = Found::Snapshot { id, of: original.id };
+        let found = Found::Snapshot { id, head: Head::of(original.id) };
         let volume = self.core.add(&original.partition, found).ok_or(code::VVOLEXISTS)?;
         volume.set_service(State::Offline);
-        let made =
-            original.flush().and_then(|()| original.partition.clone_volume(original.id, id, &new, false));
+        let made = original.flush().and_then(|()| original.partition.clone_volume(original.id, &new, None));
         if let Err(error) = made {
             self.core.table.remove(id);
             return Err(failed(&original, &error));
@@ -104,12 +103,24 @@ impl VolumeServer {
         open.flush().map_err(|error| failed(original, &error))
     }
 
+    /// Whether a volume is a clone of the same group in the same partition.
+    fn check_clone(&self, original: &Volume, clone: &Volume) -> Outcome<()> {
+        let header = |volume: &Volume| {
+            let open = volume.open().map_err(|error| failed(volume, &error))?;
+            Ok::<_, i32>(open.header())
+        };
+        let (of, own) = (header(original)?, header(clone)?);
+        let same = original.partition.id == clone.partition.id && of.parent == own.parent;
+        if !same || clone.id == original.id {
+            return Err(errno::EXDEV);
+        }
+        if own.kind == VolumeType::ReadWrite { Err(errno::EINVAL) } else { Ok(()) }
+    }
+
     /// Deletes the old clone of a volume.
     fn purge(&self, original: &Volume, purge: VolumeId) -> Outcome<()> {
         let Some(old) = self.core.table.get(purge) else { return Err(code::VNOVOL) };
-        if old.head() != original.id || !old.is_clone() {
-            return Err(errno::EXDEV);
-        }
+        self.check_clone(original, &old)?;
         if self.core.transactions.has(purge) {
             return Err(volser::VOLSERVOLBUSY);
         }
@@ -120,9 +131,7 @@ impl VolumeServer {
         let lease = self.lease(transaction, "ReClone")?;
         let original = Arc::clone(&lease.volume);
         let clone = self.core.table.get(id).ok_or(code::VNOVOL)?;
-        if clone.head() != original.id || !clone.is_clone() {
-            return Err(errno::EXDEV);
-        }
+        self.check_clone(&original, &clone)?;
         if self.core.transactions.has(id) {
             return Err(volser::VOLSERVOLBUSY);
         }
@@ -136,9 +145,11 @@ impl VolumeServer {
         new.destroy_me = false;
         new.header.in_service = true;
         let made = original.flush().and_then(|()| {
-            clone.exclusively(|| original.partition.clone_volume(original.id, id, &new, true))
+            let old = clone.found();
+            clone.exclusively(|| original.partition.clone_volume(original.id, &new, Some(old)))
         });
         made.map_err(|error| failed(&clone, &error))?;
+        clone.set_found(Found::Snapshot { id, head: Head::of(original.id) });
         clone.set_service(State::Unknown);
         clone.callbacks.volume_changed();
         self.note_clone(&original, &new)?;
@@ -170,9 +181,9 @@ impl VolumeServer {
         stored.header.next_unique.0 = stored.header.next_unique.0.saturating_add(UNIQUE_JUMP);
         stored.header.creation_date = stored.header.creation_date.min(stored.copy_date);
         volume.set_service(State::Gone);
-        let converted = volume.exclusively(|| match volume.found {
+        let converted = volume.exclusively(|| match volume.found() {
             Found::Dataset(_) => volume.partition.rename(id, parent, &stored),
-            Found::Snapshot { of, .. } => volume.partition.revive(of, id, &stored),
+            Found::Snapshot { head, .. } => volume.partition.revive(head, id, &stored),
         });
         if let Err(error) = converted {
             volume.set_service(State::Unknown);
@@ -180,6 +191,13 @@ impl VolumeServer {
         }
         self.core.table.remove(id);
         volume.callbacks.volume_changed();
+        // Other clones of the file system have its former name.
+        let (was, head) = (volume.head(), Head::of(parent));
+        for clone in self.core.table.all() {
+            if clone.is_clone() && clone.head() == was {
+                clone.set_found(Found::Snapshot { id: clone.id, head });
+            }
+        }
         self.core.add(&volume.partition, Found::Dataset(parent)).ok_or(code::VVOLEXISTS)?;
         Ok(())
     }

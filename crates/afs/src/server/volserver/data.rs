@@ -5,8 +5,8 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
 use rx::Call as RxCall;
+use rx::security::Level;
 use rx::security::rxkad::{Client, SUPERUSER};
-use rx::security::{Class, Level, Null};
 
 use super::{Outcome, VolumeServer, failed};
 use crate::calls::volserver::Call;
@@ -25,9 +25,6 @@ use crate::wire::List;
 const PIECE: usize = 64 << 10;
 /// How long a call to another volume server may wait at any point.
 const TIME: Duration = Duration::from_secs(24 * 3600);
-/// Security indexes.
-const RXNULL: i32 = 0;
-const RXKAD: i32 = 2;
 
 /// The data of a call as a stream.
 struct Incoming<'a> {
@@ -100,7 +97,7 @@ impl VolumeServer {
     pub(super) fn restore(&self, call: &mut RxCall, transaction: i32, cookie: &RestoreCookie) -> Outcome<()> {
         let lease = self.lease(transaction, "Restore")?;
         let volume = &lease.volume;
-        let Found::Dataset(id) = volume.found else { return Err(errno::EROFS) };
+        let Found::Dataset(id) = volume.found() else { return Err(errno::EROFS) };
         let kind = super::make::kind_of(cookie.kind)?;
         let own = self.open(&lease)?.stored();
         let partition = &volume.partition;
@@ -201,17 +198,11 @@ impl VolumeServer {
         let report = |error: &dyn std::error::Error| {
             tracing::error!(volume = open.id.0, %peer, error = chain(error), "the volume can't be sent to another server");
         };
-        let class: Box<dyn Class> = match to.security {
-            RXNULL => Box::new(Null),
-            RXKAD => {
-                let client = Client::local(&self.core.keys, SUPERUSER, Level::Clear);
-                Box::new(client.map_err(|error| {
-                    report(&error);
-                    errors::rxkad::RXKADUNKNOWNKEY
-                })?)
-            }
-            _ => return Err(errno::EINVAL),
-        };
+        // The security index of the destination has no meaning: `vos` sends 1.
+        let class = Client::local(&self.core.keys, SUPERUSER, Level::Clear).map_err(|error| {
+            report(&error);
+            errors::rxkad::RXKADUNKNOWNKEY
+        })?;
         let of_rx = |error: rx::Error| {
             report(&error);
             match error {
@@ -219,7 +210,7 @@ impl VolumeServer {
                 _ => errors::rx::RX_CALL_DEAD,
             }
         };
-        let connection = endpoint.connect(peer, VOLUME_SERVICE, &*class).map_err(of_rx)?;
+        let connection = endpoint.connect(peer, VOLUME_SERVICE, &class).map_err(of_rx)?;
         let mut call = connection.open(TIME).map_err(of_rx)?;
         let request = Call::Restore { transaction: to_transaction, flags: 0, cookie: cookie.clone() };
         call.write(request.request()).map_err(of_rx)?;

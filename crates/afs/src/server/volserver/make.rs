@@ -113,8 +113,8 @@ impl VolumeServer {
         let after = open.stored();
         self.note_change(&lease);
         let partition = &lease.volume.partition;
-        let stored = match lease.volume.found {
-            Found::Snapshot { of, id } => partition.set_clone_header(of, id, &after),
+        let stored = match lease.volume.found() {
+            Found::Snapshot { head, id } => partition.set_clone_header(head, id, &after),
             Found::Dataset(id) if before.header.name != after.header.name => {
                 open.flush().and_then(|()| partition.show_name(id, &after))
             }
