@@ -1,0 +1,208 @@
+//! Calls on volumes.
+
+use afs::calls::volserver::{Call, Reply, attach, volume_flag};
+use afs::errors::{errno, volser, volume as code};
+use afs::types::{Date, RestoreCookie, VolumeId, VolumeInfo};
+use afs::wire::{Chars, Flag};
+
+use super::{Operator, Rig, VOLUME, root};
+
+const CLONE: VolumeId = VolumeId(VOLUME.0 + 2);
+const OTHER: VolumeId = VolumeId(VOLUME.0 + 10);
+
+fn restore(operator: &Operator, volume: VolumeId, dump: &[u8]) -> Result<(), i32> {
+    let transaction = operator.begin(volume, attach::OFFLINE)?;
+    let cookie = RestoreCookie { name: Chars::new(b"other"), parent: volume, ..RestoreCookie::default() };
+    let restored = operator.raw(&Call::Restore { transaction, flags: 0, cookie }, dump).map(drop);
+    operator.end(transaction)?;
+    restored
+}
+
+/// Goal: a volume that was not completed is offline, is not listed, and goes with its transaction.
+#[test]
+fn new_volumes() {
+    let rig = Rig::new();
+    let (operator, client) = (rig.operator(), rig.client(None));
+    let transaction = operator.create(VOLUME, "v").unwrap();
+    assert_eq!(operator.create(VOLUME, "v").err(), Some(code::VVOLEXISTS));
+    assert_eq!(client.status(root(VOLUME)).err(), Some(code::VOFFLINE));
+    assert_eq!(operator.begin(VOLUME, attach::OFFLINE).err(), Some(volser::VOLSERVOLBUSY));
+    let Reply::GetFlags(flags) = operator.call(Call::GetFlags { transaction }).unwrap() else { panic!() };
+    assert_eq!(flags, volume_flag::DELETE_ON_SALVAGE | volume_flag::OUT_OF_SERVICE);
+    operator.end(transaction).unwrap();
+    let Reply::ListVolumes(list) = operator.call(Call::ListVolumes { partition: 0, flags: 1 }).unwrap()
+    else {
+        panic!()
+    };
+    assert!(list.is_empty());
+    assert_eq!(client.status(root(VOLUME)).err(), Some(code::VOFFLINE));
+    let transaction = operator.begin(VOLUME, attach::OFFLINE).unwrap();
+    operator.complete(transaction);
+    client.status(root(VOLUME)).unwrap();
+    let about = operator.listed(VOLUME).unwrap();
+    assert_eq!((about.name.as_bytes(), about.quota, about.in_use), (&b"v"[..], 5000, Flag(1)));
+    for (transaction, expected) in [(999, errno::ENOENT), (transaction, errno::ENOENT)] {
+        assert_eq!(operator.end(transaction).err(), Some(expected));
+    }
+    assert_eq!(operator.begin(OTHER, attach::OFFLINE).err(), Some(code::VNOVOL));
+    assert_eq!(operator.begin(VOLUME, 0).err(), Some(errno::EINVAL));
+    let listed = operator.call(Call::ListOneVolume { partition: 0, volume: OTHER });
+    assert_eq!(listed.err(), Some(errno::ENODEV));
+    let partition = Call::TransCreate { volume: VOLUME, partition: 1, flags: attach::BUSY };
+    assert_eq!(operator.call(partition).err(), Some(volser::VOLSERILLEGAL_PARTITION));
+}
+
+/// Goal: nobody but a superuser changes volumes.
+#[test]
+fn superusers_only() {
+    let rig = Rig::new();
+    rig.volume(VOLUME, "v");
+    let client = rig.client(Some("admin"));
+    let address = rig.server().volume_address().unwrap();
+    let connection = client.endpoint.connect(address, 4, &rx::security::Null).unwrap();
+    let call = |call: Call| connection.call(call.request(), super::TIME).map(drop);
+    let refused = call(Call::TransCreate { volume: VOLUME, partition: 0, flags: attach::OFFLINE });
+    assert!(matches!(refused, Err(rx::Error::Aborted { code: volser::VOLSERBAD_ACCESS })));
+    call(Call::XListPartitions {}).unwrap();
+}
+
+/// Goal: a clone is a snapshot: it stays as it is, survives its volume, and becomes one.
+#[test]
+fn clones() {
+    let rig = Rig::new();
+    rig.volume(VOLUME, "v");
+    let (operator, client) = (rig.operator(), rig.client(None));
+    let file = client.create(root(VOLUME), "f").unwrap().fid;
+    client.store(file, 0, b"one", 3).unwrap();
+    let transaction = operator.begin(VOLUME, attach::BUSY).unwrap();
+    // Reads go on while it is busy.
+    client.fetch(file, 0, 3).unwrap();
+    assert_eq!(client.store(file, 0, b"two", 3).err(), Some(code::VBUSY));
+    operator.clone_volume(transaction, 1, "v.readonly", CLONE).unwrap();
+    operator.end(transaction).unwrap();
+    let in_clone = afs::types::Fid { volume: CLONE, ..file };
+    assert_eq!(client.status(in_clone).err(), Some(code::VOFFLINE));
+    let transaction = operator.begin(CLONE, attach::OFFLINE).unwrap();
+    operator.complete(transaction);
+    client.store(file, 0, b"two", 3).unwrap();
+    assert_eq!(client.fetch(in_clone, 0, 3).unwrap().0, b"one");
+    assert_eq!(client.store(in_clone, 0, b"xxx", 3).err(), Some(super::unified(errno::EROFS)));
+    let about = operator.listed(CLONE).unwrap();
+    assert_eq!((about.kind, about.parent), (1, VOLUME));
+    assert_eq!(operator.listed(VOLUME).unwrap().clone, CLONE);
+    // The volume goes, and the clone stays.
+    let transaction = operator.begin(VOLUME, attach::OFFLINE).unwrap();
+    operator.call(Call::DeleteVolume { transaction }).unwrap();
+    operator.end(transaction).unwrap();
+    assert_eq!(client.status(file).err(), Some(code::VNOVOL));
+    assert_eq!(client.fetch(in_clone, 0, 3).unwrap().0, b"one");
+    // Another volume of the same number may come, and go.
+    rig.volume(VOLUME, "v");
+    assert_eq!(client.status(file).err(), Some(code::VNOVNODE));
+    let call = Call::ConvertRoToRw { partition: 0, volume: CLONE };
+    assert_eq!(operator.call(call.clone()).err(), Some(code::VVOLEXISTS));
+    operator.call(Call::NukeVolume { partition: 0, volume: VOLUME }).unwrap();
+    operator.call(call).unwrap();
+    assert_eq!(client.fetch(file, 0, 3).unwrap().0, b"one");
+    client.store(file, 0, b"yes", 3).unwrap();
+    assert_eq!(client.status(in_clone).err(), Some(code::VNOVOL));
+    let about = operator.listed(VOLUME).unwrap();
+    assert_eq!((about.name.as_bytes(), about.kind), (&b"v"[..], 0));
+}
+
+/// Goal: a dump restored elsewhere is the same volume. A damaged dump leaves the volume as it was.
+#[test]
+fn dumps_and_restores() {
+    let rig = Rig::new();
+    rig.volume(VOLUME, "v");
+    rig.volume(OTHER, "other");
+    let (operator, client) = (rig.operator(), rig.client(None));
+    let file = client.create(root(VOLUME), "f").unwrap().fid;
+    client.store(file, 0, b"contents", 8).unwrap();
+    let dir = client.make_dir(root(VOLUME), "d").unwrap().fid;
+    let kept = client.create(root(OTHER), "kept").unwrap().fid;
+    let dump = operator.dump(VOLUME, 0);
+    let transaction = operator.begin(VOLUME, attach::BUSY).unwrap();
+    let Reply::GetSize(size) = operator.call(Call::GetSize { transaction, since: Date(0) }).unwrap() else {
+        panic!()
+    };
+    operator.end(transaction).unwrap();
+    assert_eq!(size, dump.len() as u64);
+    // Cut, and with bytes after its end.
+    assert_eq!(restore(&operator, OTHER, &dump[..dump.len() - 1]).err(), Some(volser::VOLSERREAD_DUMPERROR));
+    client.status(kept).unwrap();
+    restore(&operator, OTHER, &dump).unwrap();
+    assert_eq!(client.status(kept).err(), Some(code::VNOVNODE));
+    let there = |fid| afs::types::Fid { volume: OTHER, ..fid };
+    assert_eq!(client.fetch(there(file), 0, 99).unwrap().0, b"contents");
+    assert_eq!(client.version(there(dir)), client.version(dir));
+    let more = [&dump[..], b"x"].concat();
+    assert_eq!(restore(&operator, OTHER, &more).err(), Some(volser::VOLSERREAD_DUMPERROR));
+    // An increment.
+    let since = operator.listed(VOLUME).unwrap().update_date.0;
+    client.store(file, 0, b"CONTENTS", 8).unwrap();
+    client
+        .call(afs::calls::fileserver::Call::RemoveDir { directory: root(VOLUME), name: super::name("d") })
+        .unwrap();
+    restore(&operator, OTHER, &operator.dump(VOLUME, since)).unwrap();
+    assert_eq!(client.fetch(there(file), 0, 99).unwrap().0, b"CONTENTS");
+    assert_eq!(client.status(there(dir)).err(), Some(code::VNOVNODE));
+    let about = operator.listed(OTHER).unwrap();
+    assert_eq!((about.name.as_bytes(), about.file_count), (&b"other"[..], 2));
+    // New files have uniques that the dumped volume never gave.
+    let new = client.create(root(OTHER), "new").unwrap().fid;
+    assert!(new.unique > dir.unique);
+}
+
+/// Goal: what SetInfo, SetDate and SetIdsTypes set is listed, and a rename shows in `zfs list`.
+#[test]
+fn headers() {
+    let rig = Rig::new();
+    rig.volume(VOLUME, "v");
+    let operator = rig.operator();
+    let transaction = operator.begin(VOLUME, attach::OFFLINE).unwrap();
+    let none = VolumeId(u32::MAX);
+    let unset = Date(u32::MAX);
+    let info = VolumeInfo {
+        quota: 777,
+        day_use: -1,
+        creation_date: unset,
+        update_date: Date(5),
+        update_counter: -1,
+        id: none,
+        ..VolumeInfo::default()
+    };
+    operator.call(Call::SetInfo { transaction, info }).unwrap();
+    operator.call(Call::SetDate { transaction, date: Date(6) }).unwrap();
+    let name = afs::calls::volserver::Name::new("renamed").unwrap();
+    let (parent, clone, backup) = (VOLUME, CLONE, OTHER);
+    operator.call(Call::SetIdsTypes { transaction, name, kind: 0, parent, clone, backup }).unwrap();
+    let Reply::GetStatus(status) = operator.call(Call::GetStatus { transaction }).unwrap() else { panic!() };
+    assert_eq!((status.quota, status.creation_date, status.update_date), (777, Date(6), Date(5)));
+    assert_eq!((status.clone, status.backup), (CLONE, OTHER));
+    let Reply::Monitor(all) = operator.call(Call::Monitor {}).unwrap() else { panic!() };
+    assert_eq!((all[0].volume, all[0].last_call.as_bytes()), (VOLUME, &b"GetStatus"[..]));
+    assert_eq!(operator.listed(VOLUME).unwrap().status, code::VBUSY);
+    operator.end(transaction).unwrap();
+    let about = operator.listed(VOLUME).unwrap();
+    assert_eq!((about.name.as_bytes(), about.clone, about.backup), (&b"renamed"[..], CLONE, OTHER));
+    let pool = rig.pool.as_ref().unwrap();
+    let dataset = pool.dataset(&format!("cell/vicepa/{VOLUME}")).unwrap();
+    let shown = dataset.dsl().user_property(afs::server::store::NAME).unwrap().unwrap();
+    assert_eq!(shown.value, dsl::Value::Text("renamed".into()));
+}
+
+/// Goal: partitions have their names and space.
+#[test]
+fn partitions() {
+    let rig = Rig::new();
+    let operator = rig.operator();
+    let Reply::XListPartitions(all) = operator.call(Call::XListPartitions {}).unwrap() else { panic!() };
+    assert_eq!(*all, [0]);
+    let name = afs::wire::Text::new("/vicepa").unwrap();
+    let Reply::PartitionInfo64(info) = operator.call(Call::PartitionInfo64 { name }).unwrap() else {
+        panic!()
+    };
+    assert_eq!((info.name.as_bytes(), info.device.as_bytes()), (&b"/vicepa"[..], &b"cell/vicepa"[..]));
+    assert!(info.free > 0 && info.free <= info.total);
+}
