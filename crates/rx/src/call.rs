@@ -1,7 +1,7 @@
 //! A call that a thread reads and writes, waiting where it must.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::block::Slice;
 use crate::engine::{CallId, Info};
@@ -9,12 +9,10 @@ use crate::net::Outbox;
 use crate::shard::{Shard, State, Waiter};
 use crate::{Error, Result, code};
 
-/// How long a server's thread waits for its client before it gives the call up.
-const PATIENCE: Duration = Duration::from_secs(60);
-
 /// A call, at the server or at the client.
 ///
-/// A call that is dropped before it ended is aborted.
+/// A call that is dropped before it ended is aborted. A server's call has no deadline of its own:
+/// the engine ends it when the client is silent or too slow.
 pub struct Call {
     shard: Arc<Shard>,
     id: CallId,
@@ -75,7 +73,6 @@ impl Call {
 
     /// Waits until more bytes are there. Returns `false` if none follow.
     fn fill(&mut self) -> Result<bool> {
-        let deadline = self.deadline.unwrap_or_else(|| Instant::now() + PATIENCE);
         let shard = Arc::clone(&self.shard);
         while self.at == self.buffer.len() && !self.done {
             let mut state = shard.lock();
@@ -85,7 +82,7 @@ impl Call {
                 if self.waiter.failed().is_some() {
                     return Err(self.error());
                 }
-                if !Shard::wait(&mut state, &self.waiter, Some(deadline)) {
+                if !Shard::wait(&mut state, &self.waiter, self.deadline) {
                     return Err(Error::Deadline);
                 }
             } else {
@@ -160,7 +157,6 @@ impl Call {
     }
 
     fn push(&mut self, part: Slice, last: bool) -> Result<()> {
-        let deadline = self.deadline.unwrap_or_else(|| Instant::now() + PATIENCE);
         let shard = Arc::clone(&self.shard);
         let mut state = shard.lock();
         let mut room = state.engine.send(self.id, [part], last).map_err(|_| self.error())?;
@@ -168,7 +164,7 @@ impl Call {
         while !room && !last {
             let mut state = shard.lock();
             room = state.engine.send(self.id, [], false).map_err(|_| self.error())?;
-            if !room && !Shard::wait(&mut state, &self.waiter, Some(deadline)) {
+            if !room && !Shard::wait(&mut state, &self.waiter, self.deadline) {
                 return Err(Error::Deadline);
             }
         }

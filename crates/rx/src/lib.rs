@@ -33,6 +33,7 @@ pub mod code;
 pub mod endpoint;
 pub mod engine;
 pub mod error;
+mod limit;
 pub mod net;
 pub mod packet;
 pub mod security;

@@ -5,6 +5,10 @@
 //! leave in batches. Packets of equal length to one peer leave as one message that the kernel cuts
 //! (UDP_SEGMENT): a window then costs little more than a packet. The header and the data of a
 //! packet are gathered by the kernel, so data are not copied here.
+//!
+//! The kernel refuses to cut for some peers and paths, and for some addresses it refuses
+//! everything. So a message that it refuses is sent once more without cutting. Only if that helps,
+//! for several peers in a row, the kernel or the interface can't cut at all.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{SocketAddrV4, UdpSocket};
@@ -23,6 +27,8 @@ const SIZE: usize = crate::packet::MOST;
 /// Bytes of one message that the kernel cuts, and its pieces.
 const CUT_BYTES: usize = 60_000;
 const CUT_PIECES: usize = 60;
+/// Peers in a row for which the kernel can't cut, before it is not requested any more.
+const UNCUT: usize = 8;
 /// Bytes that the kernel may hold for a socket.
 const BUFFER: usize = 8 << 20;
 
@@ -121,6 +127,8 @@ pub struct Outbox {
     cutting: MultiHeaders<SockaddrIn>,
     /// Whether the kernel cuts messages.
     cuts: bool,
+    /// Peers in a row to which a message was sent only without cutting.
+    uncut: Vec<SocketAddrV4>,
     /// Datagrams that the kernel refused.
     pub failures: u64,
 }
@@ -158,7 +166,7 @@ impl Outbox {
     pub fn new() -> Outbox {
         let cutting = MultiHeaders::preallocate(BATCH, Some(nix::cmsg_space!(u16)));
         let plain = MultiHeaders::preallocate(BATCH, None);
-        Outbox { datagrams: Vec::new(), plain, cutting, cuts: true, failures: 0 }
+        Outbox { datagrams: Vec::new(), plain, cutting, cuts: true, uncut: Vec::new(), failures: 0 }
     }
 
     /// Sends all datagrams.
@@ -174,11 +182,15 @@ impl Outbox {
 
     /// Sends the first datagrams, as many as one system call takes. Returns how many those are.
     fn send_some(&mut self, socket: &UdpSocket, datagrams: &[Datagram]) -> usize {
+        self.send_runs(socket, datagrams, self.cuts)
+    }
+
+    fn send_runs(&mut self, socket: &UdpSocket, datagrams: &[Datagram], cuts: bool) -> usize {
         let mut runs: Vec<Run> = Vec::new();
         // All messages of one system call are cut alike, and those of one packet are no longer.
         let (mut at, mut cut, mut longest) = (0, None, 0);
         while runs.len() < BATCH && at < datagrams.len() {
-            let next = run(&datagrams[at..], self.cuts);
+            let next = run(&datagrams[at..], cuts);
             let fits = match cut {
                 Some(cut) => next.length <= cut && (next.count == 1 || next.length == cut),
                 None => next.count == 1 || longest <= next.length,
@@ -228,12 +240,23 @@ impl Outbox {
         )
         .map(Iterator::count);
         match sent {
-            Ok(count) if count > 0 => runs[..count].iter().map(|run| run.count).sum(),
+            Ok(count) if count > 0 => {
+                if runs[..count].iter().any(|run| run.count > 1) {
+                    self.uncut.clear();
+                }
+                runs[..count].iter().map(|run| run.count).sum()
+            }
             Err(Errno::EINTR | Errno::ECONNREFUSED) => 0,
             Err(Errno::EINVAL | Errno::EIO | Errno::EMSGSIZE) if cut.is_some() => {
-                // The kernel or the path can't do it.
-                self.cuts = false;
-                0
+                // The first message failed. Its datagrams are sent one by one.
+                let (to, count) = (datagrams[0].to, runs[0].count);
+                let failures = self.failures;
+                let sent = self.send_runs(socket, &datagrams[..count], false);
+                if self.failures == failures && count > 1 && !self.uncut.contains(&to) {
+                    self.uncut.push(to);
+                    self.cuts = self.uncut.len() < UNCUT;
+                }
+                sent
             }
             _ => {
                 self.failures += runs[0].count as u64;

@@ -24,7 +24,7 @@ use std::net::{SocketAddrV4, UdpSocket};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::event::{EventfdFlags, PollFd, PollFlags};
@@ -32,6 +32,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags};
 use crate::block::Slice;
 use crate::code;
 use crate::engine::{CallId, Counts, Engine, Event, Info, Time};
+use crate::limit::Limiter;
 use crate::net::{Inbox, Outbox};
 use crate::packet::{Flags, HEADER, Header, Kind};
 use crate::stats::Stats;
@@ -45,6 +46,11 @@ use crate::{Error, Result};
 const GATHER: std::ops::RangeInclusive<u64> = 50..=500;
 /// The range of datagrams to aim for in one wake-up. Fewer: wait longer. More: wait less.
 const GATHERED: std::ops::RangeInclusive<usize> = 5..=12;
+
+/// Calls that are started at a time: their replies count in the shares before the next ones start.
+const STARTS: usize = 16;
+/// Questions of `rxdebug` that a host may ask in a second, and at once.
+const QUESTIONS: (u64, u64) = (500, 2_000);
 
 /// A request, as far as it has arrived.
 #[derive(Debug)]
@@ -217,10 +223,20 @@ impl Shard {
         }
     }
 
-    /// Takes what happened from the engine. Returns the calls that start.
+    /// Ends all calls. Their peers are told, and threads that wait for them go on.
+    pub(crate) fn shut_down(self: &Arc<Shard>) {
+        let mut state = self.lock();
+        state.engine.shut_down();
+        self.settle(state, &mut Outbox::new());
+        self.free.notify_all();
+    }
+
+    /// Takes what happened from the engine. Returns the next calls that start.
     fn events(&self, state: &mut State) -> Vec<(CallId, Request)> {
         let mut starts = Vec::new();
-        while let Some(event) = state.engine.event() {
+        while starts.len() < STARTS
+            && let Some(event) = state.engine.event()
+        {
             match event {
                 Event::Start(id) => {
                     if let (Some(info), Ok(read)) = (state.engine.info(id), state.engine.take(id)) {
@@ -278,9 +294,18 @@ impl Shard {
         state_now.published = *state_now.engine.events_so_far();
         let late = state.engine.timer().is_some_and(|at| at.0 < self.sleeps_until.load(Ordering::Acquire));
         drop(state);
-        outbox.send(&self.socket);
+        self.send(outbox);
         if late {
             self.wake_up();
+        }
+    }
+
+    fn send(&self, outbox: &mut Outbox) {
+        outbox.send(&self.socket);
+        let failures = std::mem::take(&mut outbox.failures);
+        if failures > 0 {
+            self.stats.failed(failures);
+            self.state.lock().engine.count_failures(failures);
         }
     }
 
@@ -301,6 +326,7 @@ impl Shard {
     /// The thread: receives, answers and sends until [`Shard::stop`].
     pub(crate) fn run(self: &Arc<Shard>) {
         let (mut inbox, mut outbox) = (Inbox::new(), Outbox::new());
+        let mut questions = Limiter::new(QUESTIONS.0, QUESTIONS.1);
         let mut gather = *GATHER.start();
         while !self.stopped.load(Ordering::Acquire) {
             // After a full batch, there are more datagrams. Else a receipt would be in vain.
@@ -316,7 +342,7 @@ impl Shard {
                     std::thread::sleep(Duration::from_millis(100));
                 }
             }
-            self.take_in(&mut inbox, &mut outbox);
+            self.take_in(&mut inbox, &mut outbox, &mut questions);
             if self.streaming.load(Ordering::Relaxed) && !inbox.was_full() {
                 std::thread::sleep(Duration::from_micros(gather));
             }
@@ -350,12 +376,14 @@ impl Shard {
         }
     }
 
-    fn take_in(self: &Arc<Shard>, inbox: &mut Inbox, outbox: &mut Outbox) {
+    fn take_in(self: &Arc<Shard>, inbox: &mut Inbox, outbox: &mut Outbox, questions: &mut Limiter) {
         let now = self.now();
         let mut foreign = Vec::new();
         let mut state = self.state.lock();
+        state.engine.set_clock(now, unix());
         for (from, datagram) in inbox.datagrams() {
-            let Ok((header, _)) = Header::parse(datagram) else {
+            let header = Header::parse(datagram).ok().filter(|_| can_answer(from));
+            let Some((header, _)) = header else {
                 state.engine.count_bogus();
                 continue;
             };
@@ -371,7 +399,15 @@ impl Shard {
         state.engine.tick(now);
         self.settle(state, outbox);
         for (from, header, body) in foreign {
-            self.pass_on(from, &header, body, outbox);
+            if matches!(header.kind, Kind::Debug | Kind::Version | Kind::Params) {
+                if questions.allows(now, *from.ip()) {
+                    self.answer(from, &header, &body, outbox);
+                } else {
+                    self.stats.refused_question();
+                }
+            } else {
+                self.pass_on(from, &header, body, outbox);
+            }
         }
     }
 
@@ -392,10 +428,6 @@ impl Shard {
         mut body: Vec<u8>,
         outbox: &mut Outbox,
     ) {
-        if matches!(header.kind, Kind::Debug | Kind::Version | Kind::Params) {
-            self.answer(from, header, &body, outbox);
-            return;
-        }
         let others = self.shards().iter().filter_map(Weak::upgrade).filter(|shard| shard.index != self.index);
         let owner = others.into_iter().find(|shard| shard.state.lock().engine.knows(from, header));
         let owner = owner.as_ref().unwrap_or(self);
@@ -415,6 +447,17 @@ impl Shard {
         let header = Header { flags: Flags(header.flags.0 & !Flags::CLIENT.0), ..*header };
         let datagram = crate::engine::Datagram { to, head: header.encode(), body: Slice::from(answer) };
         outbox.datagrams.push(datagram);
-        outbox.send(&self.socket);
+        self.send(outbox);
     }
+}
+
+/// Whether datagrams can be sent to an address: it is that of one host, and has a port.
+fn can_answer(to: SocketAddrV4) -> bool {
+    let ip = to.ip();
+    to.port() != 0 && !ip.is_unspecified() && !ip.is_multicast() && !ip.is_broadcast()
+}
+
+/// The number of seconds since 1970.
+pub(crate) fn unix() -> u32 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs() as u32)
 }

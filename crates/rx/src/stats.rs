@@ -35,6 +35,10 @@ pub struct Stats {
     pub refused_limit: Counter,
     /// Connections that made room for others.
     pub evicted: Counter,
+    /// Datagrams that the system refused to send.
+    pub send_failures: Counter,
+    /// Questions of `rxdebug` that came too fast.
+    pub refused_questions: Counter,
 }
 
 impl Stats {
@@ -64,6 +68,16 @@ impl Stats {
         ] {
             add(counter, now - last);
         }
+    }
+
+    /// Adds datagrams that could not be sent.
+    pub(crate) fn failed(&self, n: u64) {
+        add(&self.send_failures, n);
+    }
+
+    /// Adds a question that got no answer.
+    pub(crate) fn refused_question(&self) {
+        add(&self.refused_questions, 1);
     }
 }
 

@@ -28,7 +28,10 @@ impl Connection {
     /// # Errors
     /// [`Error::Deadline`] if no channel becomes free in time, [`Error::Gone`].
     pub fn open(&self, time: Duration) -> Result<Call> {
-        let deadline = Instant::now() + time;
+        self.open_until(Instant::now() + time)
+    }
+
+    fn open_until(&self, deadline: Instant) -> Result<Call> {
         let mut state = self.shard.lock();
         let id = loop {
             if let Some(id) = state.engine.start(self.shard.now(), self.id)? {
@@ -71,15 +74,16 @@ impl Drop for Connection {
 
 /// Sends one request over many connections at the same time, and waits for all replies.
 ///
-/// A peer that does not answer delays no other. A connection without a free channel does, for
-/// `time` at most: its call begins first. OpenAFS: `multi_Rx`.
+/// A peer that does not answer delays no other. A connection without a free channel does, because
+/// its call begins first. All calls have one deadline, after `time`. OpenAFS: `multi_Rx`.
 pub fn call_all<'a>(
     connections: impl IntoIterator<Item = &'a Connection>,
     request: &[u8],
     time: Duration,
 ) -> Vec<Result<Vec<u8>>> {
+    let deadline = Instant::now() + time;
     let begin = |connection: &Connection| {
-        let mut call = connection.open(time)?;
+        let mut call = connection.open_until(deadline)?;
         call.write_last(request.to_vec())?;
         Ok(call)
     };

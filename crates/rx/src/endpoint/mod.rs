@@ -6,8 +6,10 @@
 //! clients of a file server expect its callbacks from its own port.
 //!
 //! # Life
-//! [`Endpoint::bind`] starts the threads. Dropping the endpoint joins the socket threads. Workers
-//! end after their queued calls. Peers get no abort.
+//! [`Endpoint::bind`] starts the threads. Dropping the endpoint ends all calls: their peers get an
+//! abort with [`code::RESTARTING`], as OpenAFS's servers send it to new calls when they end. Calls
+//! that wait for a worker are dropped. Workers see their calls fail, and are joined if they end
+//! within seconds. Then the threads of the sockets are joined.
 
 mod client;
 mod pool;
@@ -20,15 +22,15 @@ use std::net::SocketAddrV4;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 use crate::call::Call;
-use crate::engine::{CallId, Config, Counts, Engine};
+use crate::engine::{CallId, Config, Counts, Engine, Source};
 use crate::net;
 use crate::packet::debug::{self, Question};
 use crate::packet::{Header, Kind};
 use crate::security::Class;
-use crate::shard::{Handler, Reply, Request, Shard};
+use crate::shard::{self, Handler, Reply, Request, Shard};
 use crate::stats::Stats;
 use crate::{Error, Result, code};
 use pool::{Job, Pool};
@@ -58,6 +60,8 @@ pub struct Options {
     pub shards: usize,
     /// Threads for calls that may block.
     pub workers: usize,
+    /// The most such threads. More than `workers` are started when calls would wait.
+    pub most_workers: usize,
     /// Calls that may wait for such a thread.
     pub waiting: usize,
     /// Limits and times.
@@ -75,6 +79,7 @@ impl Default for Options {
         Options {
             shards: 1,
             workers: 16,
+            most_workers: 128,
             waiting: 10_000,
             config: Config::default(),
             classes: Vec::new(),
@@ -106,12 +111,10 @@ impl Services {
         let mut left = index as usize;
         for shard in self.shards() {
             let state = shard.lock();
-            for connection in state.engine.debug_connections(all) {
-                if left == 0 {
-                    return connection.encode();
-                }
-                left -= 1;
+            if let Some(connection) = state.engine.debug_connection(left, all) {
+                return connection.encode();
             }
+            left = left.saturating_sub(state.engine.debug_connections(all));
         }
         debug::Connection::end()
     }
@@ -120,12 +123,10 @@ impl Services {
         let mut left = index as usize;
         for shard in self.shards() {
             let state = shard.lock();
-            for peer in state.engine.debug_peers() {
-                if left == 0 {
-                    return peer.encode();
-                }
-                left -= 1;
+            if let Some(peer) = state.engine.debug_peer(left) {
+                return peer.encode();
             }
+            left = left.saturating_sub(state.engine.debug_peers());
         }
         debug::Peer::end()
     }
@@ -165,6 +166,9 @@ impl Handler for Services {
             text.resize(VERSION, 0);
             return Some(text);
         }
+        if header.kind != Kind::Debug {
+            return None;
+        }
         Some(match Question::parse(body).ok()? {
             Question::Stats => self.stats(),
             Question::Connection(index) => self.connection(index, false),
@@ -199,27 +203,33 @@ impl Endpoint {
     pub fn bind(address: SocketAddrV4, options: Options) -> Result<Endpoint> {
         let socket_error = |source| Error::Socket { source };
         let begun = Instant::now();
-        let unix = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs() as u32);
+        // The top bit says that this program may change its address. OpenAFS never sets the next
+        // one.
+        let epoch = getrandom::u32().map_err(|_| Error::Random)? & !(1 << 30) | 1 << 31;
+        let count = options.shards.clamp(1, 64);
         let numbers: Vec<u16> = options.services.iter().map(|(number, _)| *number).collect();
         let (mut shards, mut bound, stats) = (Vec::new(), address, Arc::new(Stats::default()));
-        for index in 0..options.shards.clamp(1, 64) {
+        for index in 0..count {
             let socket = net::bind(bound, options.shards > 1).map_err(socket_error)?;
             if let std::net::SocketAddr::V4(own) = socket.local_addr().map_err(socket_error)? {
                 bound = own;
             }
             let config = Config {
-                started: unix,
-                seed: getrandom::u64().map_err(|_| Error::Random)?,
-                // The top bit says that this program may change its address.
-                epoch: unix | 1 << 31,
+                started: shard::unix(),
+                random: Source::System,
+                epoch,
                 shard: index as u8,
+                // The limits are those of all sockets.
+                connections: options.config.connections / count,
+                bytes: options.config.bytes / count,
+                replies: options.config.replies / count,
                 ..options.config.clone()
             };
             let engine = Engine::new(config, options.classes.clone(), numbers.clone());
             shards.push(Shard::new(socket, engine, index, begun, Arc::clone(&stats))?);
         }
         let weak: Vec<_> = shards.iter().map(Arc::downgrade).collect();
-        let pool = Pool::new(options.workers, options.waiting);
+        let pool = Pool::new(options.workers, options.most_workers, options.waiting);
         let services = Arc::new(Services {
             services: options.services,
             pool: Arc::clone(&pool),
@@ -257,7 +267,7 @@ impl Endpoint {
     /// Opens a connection to a service of a server.
     ///
     /// # Errors
-    /// [`Error::Security`] if the class is for servers alone.
+    /// [`Error::Security`] if the class is for servers alone, [`Error::Random`].
     pub fn connect(&self, to: SocketAddrV4, service: u16, class: &dyn Class) -> Result<Connection> {
         let shard = &self.shards[self.next.fetch_add(1, Ordering::Relaxed) % self.shards.len()];
         let id = shard.lock().engine.connect(shard.now(), to, service, class)?;
@@ -267,6 +277,9 @@ impl Endpoint {
 
 impl Drop for Endpoint {
     fn drop(&mut self) {
+        for shard in &self.shards {
+            shard.shut_down();
+        }
         self.pool.stop();
         for shard in &self.shards {
             shard.stop();

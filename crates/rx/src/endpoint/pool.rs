@@ -1,15 +1,45 @@
 //! Threads for calls that may block.
+//!
+//! # Theory
+//! Each host has a line of its own, and the lines take turns. So a host with many calls delays its
+//! own calls, and those of others by one at most. A host whose calls take long has a quarter of the
+//! threads at most, and no more than are free: the last ones are left for hosts that have none.
+//!
+//! Strangers, whose address may be forged, have lines of their own, in no way those of the host
+//! that they pretend to be. Together they have half of the threads. Proven hosts come first, but
+//! for every fourth turn.
+//!
+//! # Life
+//! Some threads are always there. Others start when a call would wait, and end when they had
+//! nothing to do for a while. [`Pool::stop`] drops the calls that wait.
 
+use std::cell::Cell;
+use std::collections::{HashMap, VecDeque};
+use std::net::Ipv4Addr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, Sender};
+use parking_lot::{Condvar, Mutex};
 
 use super::Service;
 use crate::call::Call;
 use crate::engine::CallId;
 use crate::net::Outbox;
 use crate::shard::{Request, Shard};
+
+/// A host has one part of the threads in so many.
+const PARTS: usize = 4;
+/// Strangers come first in one turn of so many.
+const TURNS: usize = 4;
+/// After which time without work an extra thread ends.
+const IDLE: Duration = Duration::from_secs(30);
+/// How long [`Pool::stop`] waits for threads, whose calls have failed.
+const GRACE: Duration = Duration::from_secs(5);
+
+thread_local! {
+    /// Whether this thread is a worker.
+    static WORKER: Cell<bool> = const { Cell::new(false) };
+}
 
 /// A call for a worker.
 pub(super) struct Job {
@@ -20,6 +50,10 @@ pub(super) struct Job {
 }
 
 impl Job {
+    fn line(&self) -> Line {
+        (*self.request.info.peer.ip(), self.request.info.proved)
+    }
+
     fn run(self) {
         let Job { shard, id, request, service } = self;
         let mut state = shard.lock();
@@ -42,66 +76,308 @@ impl Job {
     }
 }
 
+/// Whose calls wait for each other: an address, and whether it is proven.
+type Line = (Ipv4Addr, bool);
+
+/// The calls of a line.
+struct Waiting<J> {
+    jobs: VecDeque<J>,
+    running: usize,
+    /// It is among those whose turn comes.
+    has_turn: bool,
+}
+
+/// Which call is next. It knows no thread.
+struct Lines<J> {
+    /// How many calls run at a time, at most.
+    limit: usize,
+    lines: HashMap<Line, Waiting<J>>,
+    /// Strangers, and proven hosts.
+    turns: [VecDeque<Line>; 2],
+    running: [usize; 2],
+    waiting: usize,
+    turn: usize,
+}
+
+impl<J> Lines<J> {
+    fn new(limit: usize) -> Lines<J> {
+        Lines {
+            limit,
+            lines: HashMap::new(),
+            turns: [VecDeque::new(), VecDeque::new()],
+            running: [0; 2],
+            waiting: 0,
+            turn: 0,
+        }
+    }
+
+    fn push(&mut self, line: Line, job: J) {
+        self.waiting += 1;
+        let waiting = self.lines.entry(line).or_insert_with(|| Waiting {
+            jobs: VecDeque::new(),
+            running: 0,
+            has_turn: false,
+        });
+        waiting.jobs.push_back(job);
+        if !waiting.has_turn {
+            waiting.has_turn = true;
+            self.turns[usize::from(line.1)].push_back(line);
+        }
+    }
+
+    /// Whether a line may have another thread. One that has none always may.
+    fn may_run(&self, running: usize) -> bool {
+        let free = self.limit.saturating_sub(self.running[0] + self.running[1]);
+        running == 0 || running < (self.limit / PARTS).max(1).min(free)
+    }
+
+    /// The next call, which counts as running until [`Lines::done`].
+    fn pop(&mut self) -> Option<(Line, J)> {
+        self.turn = (self.turn + 1) % TURNS;
+        let first = usize::from(self.turn != 0);
+        [first, 1 - first].into_iter().find_map(|class| self.pop_of(class))
+    }
+
+    fn pop_of(&mut self, class: usize) -> Option<(Line, J)> {
+        if class == 0 && self.running[0] >= (self.limit / 2).max(1) {
+            return None;
+        }
+        while let Some(line) = self.turns[class].pop_front() {
+            let running = self.lines.get(&line)?.running;
+            let may_run = self.may_run(running);
+            let waiting = self.lines.get_mut(&line)?;
+            waiting.has_turn = false;
+            // A line without a turn has a call that runs, whose end brings it back.
+            let Some(job) = may_run.then(|| waiting.jobs.pop_front()).flatten() else { continue };
+            waiting.running += 1;
+            if !waiting.jobs.is_empty() {
+                waiting.has_turn = true;
+                self.turns[class].push_back(line);
+            }
+            self.running[class] += 1;
+            self.waiting -= 1;
+            return Some((line, job));
+        }
+        None
+    }
+
+    fn done(&mut self, line: Line) {
+        let class = usize::from(line.1);
+        self.running[class] -= 1;
+        let Some(waiting) = self.lines.get_mut(&line) else { return };
+        waiting.running -= 1;
+        if waiting.jobs.is_empty() {
+            if waiting.running == 0 && !waiting.has_turn {
+                self.lines.remove(&line);
+            }
+        } else if !waiting.has_turn {
+            waiting.has_turn = true;
+            self.turns[class].push_back(line);
+        }
+    }
+
+    /// Whether a call could run if there were a thread for it.
+    fn has_turns(&self) -> bool {
+        self.turns.iter().any(|turns| !turns.is_empty())
+    }
+
+    /// Forgets the calls that wait, and returns them.
+    fn clear(&mut self) -> Vec<J> {
+        self.waiting = 0;
+        self.turns.iter_mut().for_each(VecDeque::clear);
+        let lines = self.lines.values_mut();
+        lines
+            .flat_map(|line| {
+                line.has_turn = false;
+                std::mem::take(&mut line.jobs)
+            })
+            .collect()
+    }
+}
+
+/// What the lock of the pool protects.
+struct State {
+    lines: Lines<Job>,
+    threads: usize,
+    idle: usize,
+    /// Calls that ever waited.
+    waited: u32,
+    stopped: bool,
+}
+
 /// The threads.
 pub(super) struct Pool {
-    sender: parking_lot::Mutex<Option<Sender<Job>>>,
-    waiting: AtomicUsize,
+    state: Mutex<State>,
+    /// There is a call, or the end.
+    work: Condvar,
+    /// A thread has ended.
+    ended: Condvar,
+    /// Threads that are always there, and calls that may wait.
+    least: usize,
     most: usize,
-    idle: AtomicU32,
-    waited: AtomicU32,
+}
+
+/// A call that runs. Its end counts, however it comes.
+struct Running<'a> {
+    pool: &'a Pool,
+    line: Line,
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        let mut state = self.pool.state.lock();
+        state.lines.done(self.line);
+        if std::thread::panicking() {
+            state.threads -= 1;
+        }
+    }
 }
 
 impl Pool {
-    /// So many threads, for which so many calls may wait.
-    pub(super) fn new(workers: usize, most: usize) -> Arc<Pool> {
-        let (sender, receiver) = crossbeam_channel::unbounded();
+    /// So many threads that are always there, so many at most, and so many calls that may wait.
+    pub(super) fn new(least: usize, limit: usize, most: usize) -> Arc<Pool> {
+        let least = least.max(1);
+        let lines = Lines::new(limit.max(least));
         let pool = Arc::new(Pool {
-            sender: parking_lot::Mutex::new(Some(sender)),
-            waiting: AtomicUsize::new(0),
+            state: Mutex::new(State { lines, threads: 0, idle: 0, waited: 0, stopped: false }),
+            work: Condvar::new(),
+            ended: Condvar::new(),
+            least,
             most,
-            idle: AtomicU32::new(0),
-            waited: AtomicU32::new(0),
         });
-        for _ in 0..workers.max(1) {
-            let (pool, receiver) = (Arc::clone(&pool), receiver.clone());
-            let thread = std::thread::Builder::new().name("rx-worker".into());
-            if let Err(error) = thread.spawn(move || pool.work(&receiver)) {
-                tracing::error!(%error, "a worker for Rx calls can't start");
-            }
-        }
+        let mut state = pool.state.lock();
+        (0..least).for_each(|_| pool.add(&mut state));
+        drop(state);
         pool
     }
 
-    fn work(&self, jobs: &Receiver<Job>) {
-        loop {
-            self.idle.fetch_add(1, Relaxed);
-            let job = jobs.recv();
-            self.idle.fetch_sub(1, Relaxed);
-            let Ok(job) = job else { return };
-            self.waiting.fetch_sub(1, Relaxed);
-            job.run();
+    /// Starts a thread.
+    fn add(self: &Arc<Pool>, state: &mut State) {
+        let (pool, thread) = (Arc::clone(self), std::thread::Builder::new().name("rx-worker".into()));
+        match thread.spawn(move || pool.work()) {
+            Ok(_) => state.threads += 1,
+            Err(error) => tracing::error!(%error, "a worker for Rx calls can't start"),
         }
+    }
+
+    fn work(&self) {
+        WORKER.set(true);
+        let mut state = self.state.lock();
+        while !state.stopped {
+            if let Some((line, job)) = state.lines.pop() {
+                if state.idle > 0 && state.lines.has_turns() {
+                    self.work.notify_one();
+                }
+                drop(state);
+                let running = Running { pool: self, line };
+                job.run();
+                drop(running);
+                state = self.state.lock();
+                continue;
+            }
+            state.idle += 1;
+            let late = self.work.wait_for(&mut state, IDLE).timed_out();
+            state.idle -= 1;
+            if late && state.threads > self.least && !state.lines.has_turns() {
+                break;
+            }
+        }
+        state.threads -= 1;
+        self.ended.notify_all();
     }
 
     /// Gives a call to a thread. Returns `false` if too many wait.
-    pub(super) fn submit(&self, job: Job) -> bool {
-        if self.waiting.fetch_add(1, Relaxed) >= self.most {
-            self.waiting.fetch_sub(1, Relaxed);
+    pub(super) fn submit(self: &Arc<Pool>, job: Job) -> bool {
+        let mut state = self.state.lock();
+        if state.stopped || state.lines.waiting >= self.most {
             return false;
         }
-        if self.idle.load(Relaxed) == 0 {
-            self.waited.fetch_add(1, Relaxed);
+        state.lines.push(job.line(), job);
+        if state.idle > 0 {
+            self.work.notify_one();
+        } else {
+            state.waited = state.waited.wrapping_add(1);
+            if state.threads < state.lines.limit {
+                self.add(&mut state);
+            }
         }
-        self.sender.lock().as_ref().is_some_and(|sender| sender.send(job).is_ok())
+        true
     }
 
-    /// Has the threads end after their calls.
+    /// Has the threads end after their calls, which should have failed, and waits for them a while.
+    /// A thread that its service keeps for longer ends later.
     pub(super) fn stop(&self) {
-        self.sender.lock().take();
+        let mut state = self.state.lock();
+        state.stopped = true;
+        let jobs = state.lines.clear();
+        self.work.notify_all();
+        let own = usize::from(WORKER.get());
+        let deadline = Instant::now() + GRACE;
+        while state.threads > own && !self.ended.wait_until(&mut state, deadline).timed_out() {}
+        drop(state);
+        drop(jobs);
     }
 
     /// Calls that wait, threads that are idle, calls that ever waited.
     pub(super) fn numbers(&self) -> (u32, u32, u32) {
-        (self.waiting.load(Relaxed) as u32, self.idle.load(Relaxed), self.waited.load(Relaxed))
+        let state = self.state.lock();
+        (state.lines.waiting as u32, state.idle as u32, state.waited)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+
+    fn host(n: u32) -> Ipv4Addr {
+        Ipv4Addr::from(0x0b00_0000 + n)
+    }
+
+    /// Goal: a host with a thousand calls has a quarter of the threads. The next host's call runs.
+    #[test]
+    fn a_host_has_a_share() {
+        let mut lines = Lines::new(16);
+        (0..1_000).for_each(|n| lines.push((A, true), n));
+        let taken = std::iter::from_fn(|| lines.pop()).count();
+        assert_eq!(taken, 4);
+        lines.push((host(1), true), 5_000);
+        assert_eq!(lines.pop(), Some(((host(1), true), 5_000)));
+        // An end makes place for one more of the same host.
+        lines.done((A, true));
+        assert!(lines.pop().is_some_and(|(line, _)| line.0 == A));
+        assert!(lines.pop().is_none());
+    }
+
+    /// Goal: however many hosts take what they can, a host that has nothing finds a thread.
+    #[test]
+    fn the_last_threads_are_for_hosts_without() {
+        let mut lines = Lines::new(16);
+        for n in 0..8 {
+            (0..100).for_each(|job| lines.push((host(n), true), job));
+        }
+        let greedy = std::iter::from_fn(|| lines.pop().map(|(line, _)| line)).collect::<Vec<_>>();
+        assert!(greedy.len() <= 15, "{}", greedy.len());
+        lines.push((A, true), 0);
+        assert_eq!(lines.pop(), Some(((A, true), 0)));
+    }
+
+    /// Goal: hosts take turns, and strangers neither fill the threads nor take a proven host's
+    /// share.
+    #[test]
+    fn strangers_are_apart() {
+        let mut lines = Lines::new(16);
+        for n in 0..100 {
+            lines.push((host(n), false), 0);
+            lines.push((A, false), 0);
+        }
+        (0..4).for_each(|n| lines.push((A, true), n));
+        let taken: Vec<_> = std::iter::from_fn(|| lines.pop().map(|(line, _)| line)).collect();
+        assert_eq!(taken.iter().filter(|line| !line.1).count(), 8);
+        assert_eq!(taken.iter().filter(|line| **line == (A, true)).count(), 4);
+        assert!(taken[..4].iter().filter(|line| line.1).count() >= 3, "{taken:?}");
+        taken.into_iter().for_each(|line| lines.done(line));
+        assert_eq!(lines.clear().len() + 12, 204);
     }
 }

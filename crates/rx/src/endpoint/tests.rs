@@ -161,5 +161,7 @@ fn rubbish_is_counted() {
     let stats = server.stats();
     assert_eq!((stats.packets_bogus.get(), stats.calls.get(), stats.refused_limit.get()), (6, 1, 0));
     assert_eq!((stats.bytes_received.get(), stats.bytes_sent.get()), (1, 1));
-    assert_eq!((stats.packets_received.get(), stats.packets_sent.get()), (1, 1));
+    // The client acknowledges the first reply of a connection.
+    assert!((1..=2).contains(&stats.packets_received.get()));
+    assert_eq!(stats.packets_sent.get(), 1);
 }

@@ -3,13 +3,17 @@
 use std::net::SocketAddrV4;
 use std::sync::Arc;
 
+use super::patience::Patience;
 use super::receive::Receiver;
 use super::send::Sender;
+use super::shares::Taken;
 use super::time::Time;
 use super::{CallId, Config};
 use crate::packet::{CHANNELS, Flags, Header, Kind, debug};
 use crate::security::{ConnectionId, Identity, Session};
 
+/// Bytes that a packet takes in memory beside its data, about.
+pub(super) const PACKET: usize = 64;
 /// Bytes of a request that a program starts with before the request is complete.
 const ENOUGH: usize = 20 << 10;
 
@@ -40,6 +44,7 @@ pub(super) struct Call {
     pub(super) user_status: u8,
     /// The program knows that there are bytes, and has not taken them yet.
     pub(super) noticed: bool,
+    pub(super) patience: Patience,
 }
 
 impl Call {
@@ -61,13 +66,32 @@ impl Call {
             pinged: now,
             user_status: 0,
             noticed: false,
+            patience: Patience::new(now, config.patience),
         }
     }
 
-    /// Whether a program may start with the call.
-    pub(super) fn can_start(&self) -> bool {
-        let enough = self.receiver.done() || self.receiver.ready().len() >= ENOUGH;
+    /// Whether a program may start with the call. An incomplete request keeps a worker waiting, so
+    /// its client must be proven.
+    pub(super) fn can_start(&self, proved: bool) -> bool {
+        let enough = self.receiver.done() || (proved && self.receiver.ready().len() >= ENOUGH);
         self.program == Program::Waiting && enough
+    }
+
+    /// Whether more of the request must arrive before a program may start.
+    pub(super) fn is_incomplete(&self, proved: bool) -> bool {
+        self.program == Program::Waiting && !self.can_start(proved)
+    }
+
+    /// Brings the call's patience with its client up to date.
+    pub(super) fn watch(&mut self, now: Time, config: &Config, proved: bool) {
+        let reads = match self.program {
+            Program::Waiting => self.is_incomplete(proved) && !self.receiver.is_full(),
+            Program::Running => !self.receiver.done() && self.receiver.ready().is_empty(),
+            Program::Done => false,
+        };
+        let waits = reads || self.sender.waits();
+        let moved = self.receiver.moved() + self.sender.moved();
+        self.patience.watch(now, moved, waits, config.patience, u64::from(config.rate));
     }
 
     /// Whether this end needs the peer to go on.
@@ -79,12 +103,13 @@ impl Call {
     }
 
     /// When something is due.
-    pub(super) fn due(&self, config: &Config, client: bool) -> Option<Time> {
+    pub(super) fn due(&self, config: &Config, client: bool, proved: bool) -> Option<Time> {
         let ping = self
             .needs_peer(client)
             .then(|| self.heard.max(self.pinged).after(config.ping).min(self.heard.after(config.dead)));
-        let idle = (self.program == Program::Waiting).then(|| self.progress.after(config.idle_call));
-        [self.sender.timer(), self.receiver.timer(), ping, idle].into_iter().flatten().min()
+        let idle = self.is_incomplete(proved).then(|| self.progress.after(config.idle_call));
+        let patience = if client { None } else { self.patience.ends() };
+        [self.sender.timer(), self.receiver.timer(), ping, idle, patience].into_iter().flatten().min()
     }
 }
 
@@ -97,6 +122,8 @@ pub(super) struct Channel {
     pub(super) old: Option<u32>,
     /// The code that the last call was aborted with, and how often it may be said again.
     pub(super) aborted: Option<(i32, u8)>,
+    /// The engine knows already that a call may be able to start.
+    pub(super) offered: bool,
 }
 
 /// Whether a connection has proved who its client is.
@@ -127,8 +154,14 @@ pub(super) struct Connection {
     /// When the connection is looked at next.
     pub(super) scheduled: Time,
     pub(super) dirty: bool,
-    /// Bytes of requests in memory.
-    pub(super) bytes: usize,
+    /// The peer has shown that it receives what is sent to it.
+    pub(super) proved: bool,
+    /// The serial number after which an echo is proof.
+    pub(super) echo_from: u32,
+    /// What the connection takes of the shares, as of the last time it was counted.
+    pub(super) taken: Taken,
+    /// Calls that the program has.
+    pub(super) started: usize,
     /// The program holds the connection open.
     pub(super) open: bool,
 }
@@ -157,6 +190,40 @@ impl Connection {
         (call.number == id.number).then_some(call)
     }
 
+    /// Whether the call of a channel can start.
+    pub(super) fn can_start(&self, at: usize) -> bool {
+        let channel = &self.channels[at];
+        channel.old.is_none() && channel.call.as_ref().is_some_and(|call| call.can_start(self.proved))
+    }
+
+    /// Gives the call of a channel, which can start, to the program. Returns its number.
+    pub(super) fn begin(&mut self, at: usize) -> u32 {
+        self.started += 1;
+        let call = self.channels[at].call.as_deref_mut().expect("the caller knows that it can start");
+        (call.program, call.noticed) = (Program::Running, true);
+        call.number
+    }
+
+    /// What the connection takes of the shares.
+    pub(super) fn measure(&self) -> Taken {
+        let mut taken = Taken { connections: 1, started: self.started, ..Taken::default() };
+        if let Proof::Pending { parked, .. } = &self.proof {
+            taken.requests = parked.iter().map(|(_, bytes)| bytes.len() + PACKET).sum();
+        }
+        for call in self.channels.iter().filter_map(|channel| channel.call.as_ref()) {
+            taken.calls += 1;
+            taken.requests += call.receiver.bytes();
+            taken.replies += call.sender.bytes();
+        }
+        taken
+    }
+
+    /// Whether an acknowledgement's serial number is one that was sent to the peer.
+    pub(super) fn is_echo(&self, serial: u32) -> bool {
+        let sent = self.serial.wrapping_sub(self.echo_from);
+        (1..=sent).contains(&serial.wrapping_sub(self.echo_from))
+    }
+
     /// Whether no call goes on, as far as this end cares.
     pub(super) fn is_idle(&self) -> bool {
         let idle = |channel: &Channel| {
@@ -173,7 +240,7 @@ impl Connection {
             Proof::Done => None,
         };
         let calls = self.channels.iter().filter_map(|channel| channel.call.as_ref());
-        let calls = calls.filter_map(|call| call.due(config, self.client)).min();
+        let calls = calls.filter_map(|call| call.due(config, self.client, self.proved)).min();
         [Some(idle), proof, calls].into_iter().flatten().min().unwrap_or(idle)
     }
 

@@ -3,11 +3,13 @@
 use std::net::SocketAddrV4;
 use std::time::Duration;
 
-use super::connection::{Call, Channel, Connection, Program, Proof};
+use super::connection::{Call, Channel, Connection, PACKET, Program, Proof};
 use super::receive::Taken;
+use super::shares;
 use super::{CallId, Engine, Event, Time};
 use crate::packet::{Ack, CHANNELS, EPOCH_MOVES, Flags, Header, Kind, Reason, abort_code};
-use crate::security::ConnectionId;
+use crate::security::rxkad::SKEW;
+use crate::security::{ConnectionId, Level};
 use crate::{Error, code};
 
 /// The congestion window towards an address that never acknowledged anything.
@@ -16,8 +18,8 @@ const UNPROVED: u32 = 4;
 const INITIAL: u32 = 16;
 /// Packets that wait while a client proves itself.
 const PARKED: usize = 32;
-/// The most connections that are looked at to make room for one.
-const CANDIDATES: usize = 32;
+/// The bits of a connection's first serial number. Some peers compare such numbers with sign.
+const SERIAL: u32 = (1 << 30) - 1;
 
 impl Engine {
     /// Takes in a packet. `body` is what follows the header. It is decrypted in place.
@@ -72,35 +74,43 @@ impl Engine {
         self.accept(now, from, header)
     }
 
-    /// A proven client sends from another address. Its packet must have the session's seal.
+    /// A proven client sends from another address. Its packet must be new to its call, and have the
+    /// session's seal: a packet that was recorded moves nothing.
     fn moved(&mut self, slot: u32, from: SocketAddrV4, header: &Header, body: &[u8]) -> bool {
         let Some(connection) = self.slots[slot as usize].connection.as_deref_mut() else { return false };
+        let channel = &connection.channels[header.channel()];
+        let new = match &channel.call {
+            Some(call) if call.number == header.call => call.receiver.is_new(header.seq),
+            _ => header.call > channel.number && header.seq <= self.config.receive_window,
+        };
         let genuine = header.kind == Kind::Data
             && header.security == connection.security
+            && new
             && connection.session.open(header, &mut body.to_vec()).is_ok();
         if !genuine {
             return false;
         }
+        let (old, old_peer) = ((connection.id, connection.address, false), connection.peer);
+        let host = self.hosts.find(from.ip());
+        if !self.admit(host) {
+            self.counts.refused_limit += 1;
+            return false;
+        }
+        // Making room may have taken the connection itself.
+        let Some(connection) = self.slots[slot as usize].connection.as_deref_mut() else { return false };
         let (peer, host) = (self.peers.number(from), self.hosts.number(*from.ip()));
-        let old = (connection.id, connection.address, false);
-        let (old_peer, old_host) = (connection.peer, connection.host);
-        (connection.address, connection.peer, connection.host) = (from, peer, host);
-        let bytes = connection.bytes;
+        (connection.address, connection.peer) = (from, peer);
+        // Only what the new address receives can prove it.
+        connection.echo_from = connection.serial;
         self.keys.remove(&old);
         self.keys.insert((old.0, from, false), slot);
         self.peers.get_mut(peer).connections += 1;
-        let entry = self.hosts.get_mut(host);
-        (entry.connections, entry.bytes) = (entry.connections + 1, entry.bytes + bytes);
-        let entry = self.hosts.get_mut(old_host);
-        (entry.connections, entry.bytes) = (entry.connections - 1, entry.bytes - bytes);
-        if entry.connections == 0 {
-            self.hosts.remove(old_host);
-        }
         let entry = self.peers.get_mut(old_peer);
         entry.connections -= 1;
         if entry.connections == 0 {
             self.peers.remove(old_peer);
         }
+        self.change_host(slot, host);
         true
     }
 
@@ -113,12 +123,19 @@ impl Engine {
             self.refuse(from, header, code::INVALID_OPERATION);
             return None;
         };
-        let of_host = self.hosts.find(from.ip()).map_or(0, |host| host.connections);
-        if of_host >= self.config.connections_per_host || !self.make_room() {
+        if self.closing {
+            self.refuse(from, header, code::RESTARTING);
+            return None;
+        }
+        if !self.admit(self.hosts.find(from.ip())) {
             self.counts.refused_limit += 1;
             return None;
         }
-        let nonce = self.random();
+        let (Some(nonce), Some(serial)) = (self.random.next(), self.random.next()) else {
+            tracing::error!("the system has no random numbers: an Rx connection is refused");
+            return None;
+        };
+        let serial = serial & SERIAL;
         let mut session = match class.server(id, nonce) {
             Ok(session) => session,
             Err(_) => {
@@ -143,12 +160,15 @@ impl Engine {
             session,
             proof,
             identity: None,
-            serial: 0,
+            serial,
             channels: std::array::from_fn(|_| Channel::default()),
             used: now,
             scheduled: Time(u64::MAX),
             dirty: false,
-            bytes: 0,
+            proved: false,
+            echo_from: serial,
+            taken: shares::Taken::default(),
+            started: 0,
             open: false,
         });
         if let Some(challenge) = challenge {
@@ -171,45 +191,21 @@ impl Engine {
         self.queue(to, &answer, code.to_be_bytes().to_vec());
     }
 
-    /// Makes room for a connection. The oldest without a call and without a proven client goes.
-    fn make_room(&mut self) -> bool {
-        if self.connections() < self.config.connections {
-            return true;
-        }
-        for _ in 0..CANDIDATES {
-            let Some(id) = self.oldest.pop_front() else { return false };
-            let Some(connection) = self.connection(id) else { continue };
-            if connection.is_idle() && connection.identity.is_none() {
-                self.remove(id.slot);
-                self.counts.evicted += 1;
-                return true;
-            }
-            self.oldest.push_back(id);
-        }
-        false
-    }
-
-    fn over_limit(&self, slot: u32, more: usize) -> bool {
-        let connection = self.slots[slot as usize].connection.as_deref().expect("the caller has it");
-        let host = self.hosts.get(connection.host).bytes;
-        self.bytes + more > self.config.bytes || host + more > self.config.bytes_per_host
-    }
-
     fn data(&mut self, now: Time, slot: u32, header: &Header, body: &mut [u8]) {
-        if self.over_limit(slot, body.len()) {
+        if !self.may_hold(slot, body.len() + PACKET) {
             self.counts.refused_limit += 1;
             return;
         }
-        let unix = self.config.started.saturating_add((now.0 / 1_000_000) as u32);
+        let unix = self.unix(now);
         let connection = self.slots[slot as usize].connection.as_deref_mut().expect("it was found");
         if let Proof::Pending { parked, .. } = &mut connection.proof {
             if parked.len() < PARKED {
                 parked.push((*header, body.to_vec()));
-                self.hold(slot);
+                self.account(slot);
             }
             return;
         }
-        if connection.identity.as_ref().is_some_and(|identity| identity.expires < unix) {
+        if connection.identity.as_ref().is_some_and(|identity| is_over(identity.expires, unix)) {
             self.queue_special(slot, Kind::Abort, code::KAD_EXPIRED.to_be_bytes().to_vec());
             self.fail_all(slot, code::KAD_EXPIRED);
             return;
@@ -224,7 +220,8 @@ impl Engine {
         } else {
             self.request_data(now, slot, header, body);
         }
-        self.hold(slot);
+        self.account(slot);
+        self.offer(slot, header.channel());
         self.touch(slot);
     }
 
@@ -250,10 +247,19 @@ impl Engine {
             return;
         }
         if header.call > channel.number {
+            if header.seq > self.config.receive_window {
+                // It belongs to a call that began before this program did.
+                self.counts.debug.spurious = self.counts.debug.spurious.wrapping_add(1);
+                return;
+            }
+            if self.closing {
+                self.queue_abort(slot, at, header.call, code::RESTARTING);
+                return;
+            }
             end_of_last(channel, reference, at, &mut self.events);
             channel.number = header.call;
             let peer = self.peers.get(connection.peer);
-            let initial = if peer.proved { peer.window.max(INITIAL) } else { UNPROVED };
+            let initial = if connection.proved { peer.window.max(INITIAL) } else { UNPROVED };
             let offered = if peer.offered == 0 { INITIAL } else { peer.offered };
             channel.call = Some(Box::new(Call::new(header.call, now, &self.config, initial, offered, false)));
             self.counts.calls += 1;
@@ -275,10 +281,6 @@ impl Engine {
             call.noticed = true;
             self.events.push_back(Event::Readable(id));
         }
-        if channel.old.is_none() && call.can_start() {
-            (call.program, call.noticed) = (Program::Running, true);
-            self.events.push_back(Event::Start(id));
-        }
     }
 
     /// Data of a server: the reply, which acknowledges the request.
@@ -294,7 +296,6 @@ impl Engine {
         }
         (call.heard, call.progress) = (now, now);
         call.sender.answered();
-        self.peers.get_mut(connection.peer).proved = true;
         let taken = call.receiver.take_packet(now, header.seq, header.serial, header.flags, body);
         self.counts.bytes[0] += body.len() as u64;
         if taken == Taken::Duplicate {
@@ -314,34 +315,46 @@ impl Engine {
         };
         let connection = self.slots[slot as usize].connection.as_deref_mut().expect("it was found");
         let at = header.channel();
+        let (echo, proved) = (connection.is_echo(ack.serial), connection.proved);
         let Some(call) = connection.channels[at].call.as_deref_mut() else { return };
         if call.number != header.call {
             return;
         }
         call.heard = now;
+        if ack.reason == Reason::PING {
+            call.receiver.pinged(header.serial);
+            self.touch(slot);
+        }
+        if !proved {
+            if !echo {
+                // Anybody can have sent it. A repeated packet requests a better one.
+                return;
+            }
+            self.prove(slot);
+        }
+        let connection = self.slots[slot as usize].connection.as_deref_mut().expect("it was found");
+        let Some(call) = connection.channels[at].call.as_deref_mut() else { return };
         let peer = self.peers.get_mut(connection.peer);
         let acked = call.sender.acked(now, &ack, &peer.rtt);
         if let Some(window) = ack.window {
             peer.offered = window.clamp(1, 255);
         }
-        if let Some(acked) = acked {
-            peer.proved |= acked.packets > 0;
-            if let Some(rtt) = acked.rtt {
-                peer.rtt.measured(rtt);
-            }
-        }
-        if ack.reason == Reason::PING {
-            call.receiver.pinged(header.serial);
+        if let Some(rtt) = acked.and_then(|acked| acked.rtt) {
+            peer.rtt.measured(rtt);
         }
         if !connection.client && call.program == Program::Done && call.sender.done() {
             connection.channels[at].call = None;
-            self.hold(slot);
         }
+        self.account(slot);
         self.touch(slot);
     }
 
     fn ack_all(&mut self, now: Time, slot: u32, header: &Header) {
         let connection = self.slots[slot as usize].connection.as_deref_mut().expect("it was found");
+        if !connection.proved {
+            // It echoes nothing.
+            return;
+        }
         let channel = &mut connection.channels[header.channel()];
         let Some(call) = channel.call.as_deref_mut().filter(|call| call.number == header.call) else {
             return;
@@ -351,8 +364,8 @@ impl Engine {
             call.sender.answered();
             if !connection.client && call.program == Program::Done {
                 channel.call = None;
-                self.hold(slot);
             }
+            self.account(slot);
         }
     }
 
@@ -398,7 +411,7 @@ impl Engine {
         } else if client {
             self.events.push_back(Event::Free(reference));
         }
-        self.hold(slot);
+        self.account(slot);
     }
 
     pub(super) fn fail_all(&mut self, slot: u32, code: i32) {
@@ -412,7 +425,7 @@ impl Engine {
         if !connection.client {
             return;
         }
-        let calls = connection.channels.each_ref().map(|channel| channel.number);
+        let calls = connection.channels.each_ref().map(next_call);
         match connection.session.respond(body, calls) {
             Ok(response) => self.queue_special(slot, Kind::Response, response),
             Err(Error::Security { code }) => self.fail_all(slot, code),
@@ -421,25 +434,27 @@ impl Engine {
     }
 
     fn response(&mut self, now: Time, slot: u32, header: &Header, body: &[u8]) {
-        let unix = self.config.started.saturating_add((now.0 / 1_000_000) as u32);
+        let unix = self.unix(now);
         let connection = self.slots[slot as usize].connection.as_deref_mut().expect("it was found");
         if connection.client || !matches!(connection.proof, Proof::Pending { .. }) {
             return;
         }
         match connection.session.accept(body, unix) {
             Ok(accepted) => {
+                // A seal at the level clear is only a checksum of 16 bits: it proves no address.
+                let movable = accepted.identity.level > Level::Clear && header.epoch & EPOCH_MOVES != 0;
                 connection.identity = Some(accepted.identity);
                 for (channel, number) in connection.channels.iter_mut().zip(accepted.calls) {
-                    // The call that waits has the client's last number.
+                    // The number is that of the channel's present or next call.
                     channel.number = channel.number.max(number.saturating_sub(1));
                 }
                 let (id, address) = (connection.id, connection.address);
                 let old = std::mem::replace(&mut connection.proof, Proof::Done);
-                self.peers.get_mut(connection.peer).proved = true;
-                if header.epoch & EPOCH_MOVES != 0 {
+                if movable {
                     self.movable.insert(id, slot);
                 }
-                self.hold(slot);
+                self.account(slot);
+                self.prove(slot);
                 if let Proof::Pending { parked, .. } = old {
                     for (header, mut body) in parked {
                         self.data(now, slot, &header, &mut body);
@@ -455,6 +470,18 @@ impl Engine {
             }
         }
     }
+}
+
+/// The number that a response has for a channel: that of its call, or of the next one if the client
+/// has the whole reply. A channel without any call has 0. OpenAFS: `rxi_GetCallNumberVector`.
+pub(super) fn next_call(channel: &Channel) -> u32 {
+    let goes_on = channel.call.as_ref().is_some_and(|call| call.program != Program::Done);
+    if goes_on || channel.number == 0 { channel.number } else { channel.number.wrapping_add(1) }
+}
+
+/// Whether a ticket has expired, as far as clocks agree.
+fn is_over(expires: u32, unix: u32) -> bool {
+    expires.saturating_add(SKEW) < unix
 }
 
 /// A higher call number says that the client has or wants no more of the last call.

@@ -18,9 +18,25 @@
 //! is forgotten when the client has acknowledged the reply, calls again, or is silent for too long.
 //!
 //! # Bounds
-//! [`Config`] bounds connections and the bytes of requests, for each address and in all. Each shard
-//! has an engine, and so the whole limits. Replies have none. When the
-//! engine is full, the oldest connection that has no call and no proven client makes room.
+//! [`Config`] bounds connections, calls, and the bytes of requests and replies, for each address
+//! and in all. The module `shares` says who gets what when there is not enough, and the module
+//! `patience` how long a call may wait for its peer.
+//!
+//! # Who is at an address
+//! Until a connection is proven, its peer gets four packets of a call at a time. Its
+//! acknowledgements count only if they echo a serial number of ours, which begin at a random
+//! number. So a forger can make an address receive little. Every packet of a stranger's reply that
+//! ends a window requests such an acknowledgement, and the acknowledgement of its request is a
+//! ping.
+//!
+//! A client whose epoch has the top bit may send from another address. Its connection follows only
+//! for a packet that is new to its call, and that the security class verifies: at the levels `auth`
+//! and `crypt`. At the level `clear` the header has 16 bits of checksum and the data have none, and
+//! without security there is nothing at all. There, the new address is a new connection, which is
+//! challenged again. After a move, the new address must prove itself.
+//!
+//! What remains: whoever sees the packets of a connection can prove what it likes, and can carry a
+//! new packet to another address before the client's own arrives.
 //!
 //! # Absent
 //! Sockets, threads and blocking calls are in other modules.
@@ -28,9 +44,12 @@
 mod connection;
 mod input;
 mod output;
+mod patience;
 mod program;
+mod random;
 mod receive;
 mod send;
+mod shares;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -39,10 +58,10 @@ mod timers;
 
 pub use output::Datagram;
 pub use program::{Info, Read};
+pub use random::Source;
 pub use time::Time;
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,6 +69,8 @@ use std::time::Duration;
 use crate::packet::debug;
 use crate::security::{Class, ConnectionId};
 use connection::Connection;
+use random::Random;
+use shares::{Host, Shared};
 use table::Table;
 use time::Rtt;
 
@@ -68,20 +89,30 @@ pub struct Config {
     pub bytes: usize,
     /// Bytes of requests in memory, of one address.
     pub bytes_per_host: usize,
+    /// Bytes of replies in memory, in all. Each host adds one reply at most.
+    pub replies: usize,
+    /// Bytes of replies in memory, of one address. The last call may exceed it.
+    pub replies_per_host: usize,
+    /// Calls of one address that the program has, running or waiting for a worker.
+    pub calls_per_host: usize,
     /// After which silence a peer gets a ping.
     pub ping: Duration,
     /// After which silence a call has failed.
     pub dead: Duration,
     /// After which time without data an incomplete request is dropped.
     pub idle_call: Duration,
+    /// How long a call may wait for its client in all, beyond what [`Config::rate`] pays for.
+    pub patience: Duration,
+    /// Bytes by which a client pays for a second of waiting.
+    pub rate: u32,
     /// After which time without calls a connection is forgotten.
     pub idle: Duration,
     /// After which time a challenge is repeated.
     pub challenge: Duration,
-    /// Seconds since 1970 at the moment [`Time`] counts from.
+    /// Seconds since 1970 at the moment [`Time`] counts from. [`Engine::set_clock`] changes it.
     pub started: u32,
-    /// A number that other hosts don't know. Challenges derive from it.
-    pub seed: u64,
+    /// Where nonces, serial numbers and numbers of connections come from.
+    pub random: Source,
     /// The epoch of connections that this program opens.
     pub epoch: u32,
     /// The number of this engine among those of the program. It is in the numbers of connections.
@@ -97,13 +128,18 @@ impl Default for Config {
             connections_per_host: 10_000,
             bytes: 256 << 20,
             bytes_per_host: 32 << 20,
+            replies: 512 << 20,
+            replies_per_host: 64 << 20,
+            calls_per_host: 64,
             ping: Duration::from_secs(2),
             dead: Duration::from_secs(12),
             idle_call: Duration::from_secs(60),
+            patience: Duration::from_secs(60),
+            rate: 4 << 10,
             idle: Duration::from_secs(600),
             challenge: Duration::from_secs(2),
             started: 0,
-            seed: 0,
+            random: Source::Seed(1),
             epoch: 0x8000_0001,
             shard: 0,
         }
@@ -199,8 +235,6 @@ impl Counts {
 #[derive(Debug, Default)]
 struct Peer {
     rtt: Rtt,
-    /// It acknowledged a packet of ours: it receives what is sent to it.
-    proved: bool,
     connections: u32,
     /// The window that it offered, and that of its last call.
     offered: u32,
@@ -210,19 +244,17 @@ struct Peer {
     bytes: [u64; 2],
 }
 
-/// What is known of one address.
-#[derive(Debug, Default)]
-struct Host {
-    connections: usize,
-    bytes: usize,
-}
-
 /// A place for a connection.
 #[derive(Debug, Default)]
 struct Slot {
     generation: u32,
+    /// Where the slot is in each of the lists.
+    places: [u32; 2],
     connection: Option<Box<Connection>>,
 }
+
+/// The place of what is in no list.
+const NOWHERE: u32 = u32::MAX;
 
 /// Where a connection of a client is found.
 type Key = (ConnectionId, SocketAddrV4, bool);
@@ -240,24 +272,29 @@ pub struct Engine {
     movable: HashMap<ConnectionId, u32>,
     peers: Table<SocketAddrV4, Peer>,
     hosts: Table<Ipv4Addr, Host>,
-    bytes: usize,
-    /// Connections in the order of their age, for eviction. Some are gone already.
-    oldest: VecDeque<ConnectionRef>,
-    timers: BinaryHeap<Reverse<(Time, u32, u32)>>,
+    shared: Shared,
+    /// Slots of all connections, and of those with calls, without gaps.
+    lists: [Vec<u32>; 2],
+    /// When each connection is looked at next: one place for each.
+    timers: BTreeSet<(Time, u32)>,
     dirty: Vec<u32>,
     events: VecDeque<Event>,
     ready: Vec<Datagram>,
     counts: Counts,
-    random: u64,
-    opened: u32,
+    /// Connections from clients, and to servers.
+    present: [u32; 2],
+    random: Random,
+    opened: Option<u32>,
     streaming: bool,
+    /// The program ends: there are no more calls.
+    closing: bool,
 }
 
 impl Engine {
     /// An engine without connections, for these security classes and services.
     #[must_use]
     pub fn new(config: Config, classes: Vec<Arc<dyn Class>>, services: Vec<u16>) -> Engine {
-        let random = config.seed;
+        let random = Random::new(config.random);
         Engine {
             config,
             classes,
@@ -268,22 +305,34 @@ impl Engine {
             movable: HashMap::new(),
             peers: Table::new(),
             hosts: Table::new(),
-            bytes: 0,
-            oldest: VecDeque::new(),
-            timers: BinaryHeap::new(),
+            shared: Shared::default(),
+            lists: [Vec::new(), Vec::new()],
+            timers: BTreeSet::new(),
             dirty: Vec::new(),
             events: VecDeque::new(),
             ready: Vec::new(),
             counts: Counts::default(),
+            present: [0; 2],
             random,
-            opened: 0,
+            opened: None,
             streaming: false,
+            closing: false,
         }
     }
 
-    /// The next event.
+    /// The next event. A call starts when the share of its host has room for it.
     pub fn event(&mut self) -> Option<Event> {
-        self.events.pop_front()
+        self.events.pop_front().or_else(|| self.next_start().map(Event::Start))
+    }
+
+    /// Sets the clock: `unix` is the number of seconds since 1970 at the moment `now`.
+    pub fn set_clock(&mut self, now: Time, unix: u32) {
+        self.config.started = unix.saturating_sub((now.0 / 1_000_000) as u32);
+    }
+
+    /// The number of seconds since 1970.
+    fn unix(&self, now: Time) -> u32 {
+        self.config.started.saturating_add((now.0 / 1_000_000) as u32)
     }
 
     /// Whether large calls are under way, as far as the last [`Engine::transmit`] saw.
@@ -305,11 +354,8 @@ impl Engine {
     #[must_use]
     pub fn counts(&self) -> Counts {
         let mut counts = self.counts;
-        let connections = self.slots.iter().filter_map(|slot| slot.connection.as_ref());
-        for connection in connections {
-            counts.debug.connections[usize::from(connection.client)] += 1;
-            counts.debug.calls += connection.channels.iter().filter(|c| c.call.is_some()).count() as u32;
-        }
+        counts.debug.connections = self.present;
+        counts.debug.calls = self.shared.totals.iter().map(|taken| taken.calls as u32).sum();
         counts.debug.peers = self.peers.len() as u32;
         counts
     }
@@ -317,6 +363,11 @@ impl Engine {
     /// Counts a datagram that is no packet.
     pub fn count_bogus(&mut self) {
         self.counts.debug.bogus = self.counts.debug.bogus.wrapping_add(1);
+    }
+
+    /// Counts datagrams that the system refused to send.
+    pub fn count_failures(&mut self, n: u64) {
+        self.counts.debug.send_failures = self.counts.debug.send_failures.wrapping_add(n as u32);
     }
 
     /// How many connections there are.
@@ -328,31 +379,54 @@ impl Engine {
     /// Bytes of requests in memory.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.bytes
+        self.shared.totals.iter().map(|taken| taken.requests).sum()
     }
 
-    /// What `rxdebug` shows of each connection, or only of those with calls.
-    pub fn debug_connections(&self, all: bool) -> impl Iterator<Item = debug::Connection> {
-        let connections = self.slots.iter().filter_map(|slot| slot.connection.as_ref());
-        connections
-            .filter(move |connection| all || !connection.is_idle())
-            .map(|connection| connection.debug())
+    /// Bytes of replies in memory.
+    #[must_use]
+    pub fn reply_bytes(&self) -> usize {
+        self.shared.totals.iter().map(|taken| taken.replies).sum()
     }
 
-    /// What `rxdebug` shows of each peer.
-    pub fn debug_peers(&self) -> impl Iterator<Item = debug::Peer> {
-        self.peers.iter().map(|(address, peer)| {
-            let (rtt, deviation) = peer.rtt.values();
-            debug::Peer {
-                address: *address,
-                connections: u16::try_from(peer.connections).unwrap_or(u16::MAX),
-                rtt: (rtt.as_micros() * 8 / 1000) as u32,
-                rtt_deviation: (deviation.as_micros() * 4 / 1000) as u32,
-                sent: [peer.sent, peer.resent],
-                mtu: 1444,
-                window: u16::try_from(peer.window).unwrap_or(u16::MAX),
-                bytes: peer.bytes,
-            }
+    /// Entries of the list of timers: one for each connection.
+    #[must_use]
+    pub fn timer_entries(&self) -> usize {
+        self.timers.len()
+    }
+
+    /// How many connections [`Engine::debug_connection`] can show: all, or those with calls.
+    #[must_use]
+    pub fn debug_connections(&self, all: bool) -> usize {
+        self.lists[usize::from(!all)].len()
+    }
+
+    /// What `rxdebug` shows of a connection, of all or of those with calls. No other is looked at.
+    #[must_use]
+    pub fn debug_connection(&self, index: usize, all: bool) -> Option<debug::Connection> {
+        let slot = *self.lists[usize::from(!all)].get(index)?;
+        self.slots[slot as usize].connection.as_ref().map(|connection| connection.debug())
+    }
+
+    /// How many peers [`Engine::debug_peer`] can show.
+    #[must_use]
+    pub fn debug_peers(&self) -> usize {
+        self.peers.len()
+    }
+
+    /// What `rxdebug` shows of a peer. No other is looked at.
+    #[must_use]
+    pub fn debug_peer(&self, index: usize) -> Option<debug::Peer> {
+        let (address, peer) = self.peers.at(index)?;
+        let (rtt, deviation) = peer.rtt.values();
+        Some(debug::Peer {
+            address: *address,
+            connections: u16::try_from(peer.connections).unwrap_or(u16::MAX),
+            rtt: (rtt.as_micros() * 8 / 1000) as u32,
+            rtt_deviation: (deviation.as_micros() * 4 / 1000) as u32,
+            sent: [peer.sent, peer.resent],
+            mtu: 1444,
+            window: u16::try_from(peer.window).unwrap_or(u16::MAX),
+            bytes: peer.bytes,
         })
     }
 
@@ -365,62 +439,66 @@ impl Engine {
         ConnectionRef { slot, generation: self.slots[slot as usize].generation }
     }
 
-    /// The next random number (splitmix64). Two or three results reveal the state.
-    fn random(&mut self) -> u32 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.random;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) >> 32) as u32
-    }
-
     /// Puts a connection into a slot.
     fn insert(&mut self, connection: Connection) -> u32 {
         let key = (connection.id, connection.address, connection.client);
         self.peers.get_mut(connection.peer).connections += 1;
-        self.hosts.get_mut(connection.host).connections += 1;
+        self.present[usize::from(connection.client)] += 1;
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot::default());
             self.slots.len() as u32 - 1
         });
-        self.slots[slot as usize].connection = Some(Box::new(connection));
+        let place = &mut self.slots[slot as usize];
+        place.connection = Some(Box::new(connection));
+        place.places = [self.lists[0].len() as u32, NOWHERE];
+        self.lists[0].push(slot);
         self.keys.insert(key, slot);
-        let reference = self.reference(slot);
-        if !key.2 {
-            self.oldest.push_back(reference);
-            // Places of connections that are gone take room, too.
-            if self.oldest.len() > 2 * self.connections() + 64 {
-                let slots = &self.slots;
-                self.oldest.retain(|id| {
-                    let slot = &slots[id.slot as usize];
-                    slot.generation == id.generation && slot.connection.is_some()
-                });
-            }
-        }
+        self.enter(slot);
         slot
     }
 
     /// Forgets a connection and its calls.
     fn remove(&mut self, slot: u32) {
+        self.list_busy(slot, false);
         let place = &mut self.slots[slot as usize];
         let Some(connection) = place.connection.take() else { return };
         place.generation = place.generation.wrapping_add(1);
+        self.unlist(slot, 0);
         self.free.push(slot);
+        self.timers.remove(&(connection.scheduled, slot));
         self.keys.remove(&(connection.id, connection.address, connection.client));
         if self.movable.get(&connection.id) == Some(&slot) {
             self.movable.remove(&connection.id);
         }
-        self.bytes -= connection.bytes;
-        let host = self.hosts.get_mut(connection.host);
-        host.bytes -= connection.bytes;
-        host.connections -= 1;
-        if host.connections == 0 {
-            self.hosts.remove(connection.host);
-        }
+        self.present[usize::from(connection.client)] -= 1;
+        self.leave(&connection);
         let peer = self.peers.get_mut(connection.peer);
         peer.connections -= 1;
         if peer.connections == 0 {
             self.peers.remove(connection.peer);
+        }
+    }
+
+    /// Takes a slot out of a list. The last one gets its place.
+    fn unlist(&mut self, slot: u32, list: usize) {
+        let at = std::mem::replace(&mut self.slots[slot as usize].places[list], NOWHERE);
+        if at == NOWHERE {
+            return;
+        }
+        self.lists[list].swap_remove(at as usize);
+        if let Some(&moved) = self.lists[list].get(at as usize) {
+            self.slots[moved as usize].places[list] = at;
+        }
+    }
+
+    /// Notes whether a connection has calls.
+    fn list_busy(&mut self, slot: u32, busy: bool) {
+        let listed = self.slots[slot as usize].places[1] != NOWHERE;
+        if busy && !listed {
+            self.slots[slot as usize].places[1] = self.lists[1].len() as u32;
+            self.lists[1].push(slot);
+        } else if !busy && listed {
+            self.unlist(slot, 1);
         }
     }
 
@@ -439,23 +517,9 @@ impl Engine {
         let Some(connection) = place.connection.as_deref_mut() else { return };
         let due = connection.due(&self.config);
         if due < connection.scheduled {
+            self.timers.remove(&(connection.scheduled, slot));
             connection.scheduled = due;
-            self.timers.push(Reverse((due, slot, place.generation)));
+            self.timers.insert((due, slot));
         }
-    }
-
-    /// Changes how many bytes of requests a connection holds.
-    fn hold(&mut self, slot: u32) {
-        let Some(connection) = self.slots[slot as usize].connection.as_deref_mut() else { return };
-        let calls = connection.channels.iter().filter_map(|channel| channel.call.as_ref());
-        let parked = match &connection.proof {
-            connection::Proof::Pending { parked, .. } => parked.iter().map(|(_, bytes)| bytes.len()).sum(),
-            connection::Proof::Done => 0,
-        };
-        let bytes: usize = calls.map(|call| call.receiver.bytes()).sum::<usize>() + parked;
-        let (old, host) = (std::mem::replace(&mut connection.bytes, bytes), connection.host);
-        self.bytes = self.bytes - old + bytes;
-        let host = self.hosts.get_mut(host);
-        host.bytes = host.bytes - old + bytes;
     }
 }

@@ -32,6 +32,7 @@ impl Engine {
             for channel in 0..CHANNELS {
                 self.transmit_channel(now, slot, channel);
             }
+            self.account(slot);
             self.schedule(slot);
         }
         self.dirty = dirty;
@@ -42,7 +43,8 @@ impl Engine {
     fn transmit_channel(&mut self, now: Time, slot: u32, channel: usize) {
         let reference = self.reference(slot);
         let connection = self.slots[slot as usize].connection.as_deref_mut().expect("the caller has it");
-        let (client, template) = (connection.client, connection.header(channel, Kind::Data));
+        let (client, proved) = (connection.client, connection.proved);
+        let template = connection.header(channel, Kind::Data);
         let Some(call) = connection.channels[channel].call.as_deref_mut() else { return };
         let peer = self.peers.get_mut(connection.peer);
         let full = call.sender.queued() >= FULL;
@@ -51,7 +53,7 @@ impl Engine {
         let rtt = peer.rtt;
         call.sender.pack(&mut *connection.session, data, template.cid, call.number);
         let (to, counts, ready) = (connection.address, &mut self.counts, &mut self.ready);
-        let sent = call.sender.leave(now, &rtt, &mut connection.serial, |packet| {
+        let sent = call.sender.leave(now, &rtt, !proved, &mut connection.serial, |packet| {
             let mut flags = template.flags;
             if packet.last {
                 flags = flags.with(Flags::LAST);
@@ -83,8 +85,12 @@ impl Engine {
         if full && call.sender.queued() < FULL && call.program == Program::Running {
             self.events.push_back(Event::Writable(id));
         }
+        call.watch(now, &self.config, proved);
         if call.receiver.is_due() {
-            self.acknowledge(slot, channel, None);
+            // The answer to a ping proves where it comes from.
+            let ping = (!proved && call.program == Program::Waiting && !call.receiver.done())
+                .then_some(Reason::PING);
+            self.acknowledge(slot, channel, ping);
         }
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::connection::{Call, Channel, Connection, Program, Proof};
 use super::output::FULL;
+use super::shares::Taken;
 use super::{CallId, ConnectionRef, Engine, Event, Time};
 use crate::block::Slice;
 use crate::packet::CHANNEL_MASK;
@@ -31,6 +32,8 @@ pub struct Info {
     pub user_status: u8,
     /// What the connection is on the wire.
     pub connection: ConnectionId,
+    /// Whether the peer has shown that it receives what is sent to it.
+    pub proved: bool,
 }
 
 /// Bytes that a program took.
@@ -55,6 +58,7 @@ impl Engine {
             identity: connection.identity.clone(),
             user_status,
             connection: connection.id,
+            proved: connection.proved,
         })
     }
 
@@ -70,7 +74,7 @@ impl Engine {
         // Taking bytes can make room for others that waited.
         let done = call.receiver.done() && call.receiver.ready().is_empty();
         let read = Read { bytes, done };
-        self.hold(id.connection.slot);
+        self.account(id.connection.slot);
         self.touch(id.connection.slot);
         Ok(read)
     }
@@ -86,6 +90,8 @@ impl Engine {
         let call = call.ok_or(Error::Gone)?;
         call.sender.push(parts, last);
         let room = call.sender.queued() < FULL;
+        self.account(id.connection.slot);
+        self.make_way(id.connection.slot);
         self.touch(id.connection.slot);
         Ok(room)
     }
@@ -98,23 +104,21 @@ impl Engine {
         let channel = &mut connection.channels[id.channel as usize];
         if channel.old == Some(id.number) {
             channel.old = None;
-            if let Some(call) = channel.call.as_deref_mut()
-                && call.can_start()
-            {
-                (call.program, call.noticed) = (Program::Running, true);
-                let next = CallId { number: call.number, ..id };
-                self.events.push_back(Event::Start(next));
-            }
+            connection.started = connection.started.saturating_sub(1);
         } else if let Some(call) = channel.call.as_deref_mut().filter(|call| call.number == id.number) {
+            let running = call.program == Program::Running;
             call.program = Program::Done;
             if !client && call.sender.done() {
                 channel.call = None;
             }
+            connection.started = connection.started.saturating_sub(usize::from(running));
         }
         if client {
             self.events.push_back(Event::Free(reference));
         }
-        self.hold(reference.slot);
+        self.account(reference.slot);
+        // The call that waited for the program may start.
+        self.offer(reference.slot, usize::from(id.channel));
         self.touch(reference.slot);
     }
 
@@ -125,7 +129,9 @@ impl Engine {
             && connection.call(id).is_some()
         {
             let channel = &mut connection.channels[id.channel as usize];
-            channel.call = None;
+            if channel.call.take().is_some_and(|call| call.program == Program::Running) {
+                channel.old = Some(id.number);
+            }
             channel.aborted = Some((code, ABORTS));
             self.queue_abort(slot, id.channel as usize, id.number, code);
         }
@@ -135,7 +141,8 @@ impl Engine {
     /// Opens a connection to a server.
     ///
     /// # Errors
-    /// [`Error::Security`] if the class is for servers alone.
+    /// [`Error::Security`] if the class is for servers alone, [`Error::Random`], [`Error::Gone`]
+    /// after [`Engine::shut_down`].
     pub fn connect(
         &mut self,
         now: Time,
@@ -144,8 +151,16 @@ impl Engine {
         class: &dyn Class,
     ) -> Result<ConnectionRef> {
         // The number has the engine's own, so that replies find it whichever socket they arrive at.
-        self.opened = (self.opened + 1) & 0x3f_ffff;
-        let cid = self.opened << 10 | u32::from(self.config.shard) << 2;
+        if self.closing {
+            return Err(Error::Gone);
+        }
+        let last = match self.opened {
+            Some(last) => last,
+            None => self.random.next().ok_or(Error::Random)?,
+        };
+        let opened = last.wrapping_add(1) & 0x3f_ffff;
+        self.opened = Some(opened);
+        let cid = opened << 10 | u32::from(self.config.shard) << 2;
         debug_assert_eq!(cid & CHANNEL_MASK, 0);
         let id = ConnectionId { epoch: self.config.epoch, cid };
         let session = class.client(id)?;
@@ -166,7 +181,11 @@ impl Engine {
             used: now,
             scheduled: Time(u64::MAX),
             dirty: false,
-            bytes: 0,
+            // Nobody else chose its address.
+            proved: true,
+            echo_from: 0,
+            taken: Taken::default(),
+            started: 0,
             open: true,
         });
         Ok(self.reference(slot))
@@ -186,7 +205,10 @@ impl Engine {
     /// # Errors
     /// [`Error::Gone`] if the connection is closed.
     pub fn start(&mut self, now: Time, id: ConnectionRef) -> Result<Option<CallId>> {
-        let config = self.config.clone();
+        if self.closing {
+            return Err(Error::Gone);
+        }
+        let config = &self.config;
         let peers = &mut self.peers;
         let slot = self.slots.get_mut(id.slot as usize).filter(|slot| slot.generation == id.generation);
         let connection = slot.and_then(|slot| slot.connection.as_deref_mut()).ok_or(Error::Gone)?;
@@ -197,14 +219,16 @@ impl Engine {
         };
         let Some(at) = connection.channels.iter().position(free) else { return Ok(None) };
         let channel = &mut connection.channels[at];
-        channel.number += 1;
+        // 0 is no number: it stands for the whole connection.
+        channel.number = channel.number.wrapping_add(1).max(1);
         let offered = if peer.offered == 0 { INITIAL } else { peer.offered };
         let initial = peer.window.max(INITIAL);
-        let mut call = Call::new(channel.number, now, &config, initial, offered, true);
+        let mut call = Call::new(channel.number, now, config, initial, offered, true);
         call.program = Program::Running;
         channel.call = Some(Box::new(call));
         connection.used = now;
         let number = channel.number;
+        self.account(id.slot);
         self.touch(id.slot);
         Ok(Some(CallId { connection: id, channel: at as u8, number }))
     }

@@ -11,6 +11,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::connection::PACKET;
 use super::time::Time;
 use crate::packet::{Ack, Flags, Reason, Trailer, ack};
 
@@ -30,6 +31,8 @@ const RATE: u32 = 2;
 pub(super) struct Receiver {
     next: u32,
     held: BTreeMap<u32, (Vec<u8>, bool)>,
+    /// Bytes of `held`.
+    kept: usize,
     ready: Vec<u8>,
     done: bool,
     last: Option<u32>,
@@ -42,6 +45,8 @@ pub(super) struct Receiver {
     window: u32,
     stopped: bool,
     client: bool,
+    /// Bytes that arrived in order, in all.
+    moved: u64,
 }
 
 /// What became of a packet.
@@ -63,6 +68,7 @@ impl Receiver {
         Receiver {
             next: 1,
             held: BTreeMap::new(),
+            kept: 0,
             ready: Vec::new(),
             done: false,
             last: None,
@@ -74,6 +80,7 @@ impl Receiver {
             window,
             stopped: false,
             client,
+            moved: 0,
         }
     }
 
@@ -94,7 +101,23 @@ impl Receiver {
 
     /// Bytes in memory.
     pub(super) fn bytes(&self) -> usize {
-        self.ready.len() + self.held.values().map(|(bytes, _)| bytes.len()).sum::<usize>()
+        self.ready.len() + self.kept
+    }
+
+    /// Bytes that arrived in order, in all.
+    pub(super) fn moved(&self) -> u64 {
+        self.moved
+    }
+
+    /// Whether the sender waits for the program.
+    pub(super) fn is_full(&self) -> bool {
+        self.ready.len() >= FULL
+    }
+
+    /// Whether a packet is inside of the window, and has not arrived.
+    pub(super) fn is_new(&self, seq: u32) -> bool {
+        let inside = seq >= self.next && seq < self.next.saturating_add(self.window);
+        inside && !self.past_end(seq) && !self.held.contains_key(&seq)
     }
 
     /// Takes a packet. Duplicates and what lies beyond the window are acknowledged at once.
@@ -129,6 +152,7 @@ impl Receiver {
             self.drain();
         } else {
             self.stopped |= in_order;
+            self.kept += body.len() + PACKET;
             self.held.insert(seq, (body.to_vec(), last));
         }
         if !in_order {
@@ -148,6 +172,7 @@ impl Receiver {
 
     fn append(&mut self, body: &[u8], last: bool) {
         self.ready.extend_from_slice(body);
+        self.moved += body.len() as u64;
         self.next += 1;
         self.done = last;
     }
@@ -156,6 +181,7 @@ impl Receiver {
         while self.ready.len() < FULL
             && let Some((body, last)) = self.held.remove(&self.next)
         {
+            self.kept -= body.len() + PACKET;
             self.append(&body, last);
         }
         self.stopped = self.held.contains_key(&self.next);

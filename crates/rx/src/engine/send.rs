@@ -73,6 +73,10 @@ pub(super) struct Acked {
 pub(super) struct Sender {
     source: VecDeque<Slice>,
     queued: usize,
+    /// Bytes of `packets`.
+    packed: usize,
+    /// Bytes of packets that were acknowledged for good.
+    moved: u64,
     closed: bool,
     packets: VecDeque<Sent>,
     first: u32,
@@ -97,6 +101,8 @@ impl Sender {
         Sender {
             source: VecDeque::new(),
             queued: 0,
+            packed: 0,
+            moved: 0,
             closed: false,
             packets: VecDeque::new(),
             first: 1,
@@ -129,6 +135,16 @@ impl Sender {
     /// Bytes that wait for room in the window.
     pub(super) fn queued(&self) -> usize {
         self.queued
+    }
+
+    /// Bytes in memory.
+    pub(super) fn bytes(&self) -> usize {
+        self.queued + self.packed
+    }
+
+    /// Bytes that the receiver has taken for good, in all.
+    pub(super) fn moved(&self) -> u64 {
+        self.moved
     }
 
     /// Whether the program has no more bytes.
@@ -177,6 +193,7 @@ impl Sender {
         self.sealed_last = true;
         self.first = self.next();
         self.packets.clear();
+        self.packed = 0;
         self.timer = None;
         self.tries = 0;
     }
@@ -190,6 +207,8 @@ impl Sender {
         let mut result = Acked::default();
         for _ in 0..gone {
             let packet = self.packets.pop_front().expect("gone is at most their number");
+            self.packed -= packet.payload.len();
+            self.moved += packet.payload.len() as u64;
             self.count(&packet, ack, now, &mut result);
         }
         self.first = ack.first;
@@ -330,6 +349,7 @@ impl Sender {
         session.seal(&mut packets);
         let count = packets.len();
         for (at, packet) in packets.into_iter().enumerate() {
+            self.packed += packet.payload.len();
             self.packets.push_back(Sent {
                 payload: packet.payload,
                 checksum: packet.checksum,
@@ -376,10 +396,12 @@ impl Sender {
     }
 
     /// Passes the packets that leave now to `send`. `serial` is the last one of the connection.
+    /// `prove` says that the peer has to prove its address: the last packet requests an answer.
     pub(super) fn leave(
         &mut self,
         now: Time,
         rtt: &Rtt,
+        prove: bool,
         serial: &mut u32,
         mut send: impl FnMut(Leaving),
     ) -> u32 {
@@ -406,7 +428,7 @@ impl Sender {
             packet.lost = false;
             // The window's last packet: without a request the sender may wait for a delayed answer.
             let end = room == 0 || at + 1 == count || at as u32 + 1 == self.peer_window;
-            packet.prompt = again || (end && (!packet.last || self.order > LARGE));
+            packet.prompt = again || (end && (prove || !packet.last || self.order > LARGE));
             send(Leaving {
                 seq: first.wrapping_add(at as u32),
                 serial: *serial,

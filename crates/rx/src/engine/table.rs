@@ -9,11 +9,20 @@ pub(super) struct Table<K, V> {
     numbers: HashMap<K, u32>,
     values: Vec<Option<(K, V)>>,
     free: Vec<u32>,
+    /// The numbers in use, without gaps, and the place of each among them.
+    used: Vec<u32>,
+    places: Vec<u32>,
 }
 
 impl<K: Copy + Eq + Hash, V: Default> Table<K, V> {
     pub(super) fn new() -> Table<K, V> {
-        Table { numbers: HashMap::new(), values: Vec::new(), free: Vec::new() }
+        Table {
+            numbers: HashMap::new(),
+            values: Vec::new(),
+            free: Vec::new(),
+            used: Vec::new(),
+            places: Vec::new(),
+        }
     }
 
     /// The number of the value with this key, which is made if there is none.
@@ -27,15 +36,18 @@ impl<K: Copy + Eq + Hash, V: Default> Table<K, V> {
             number
         } else {
             self.values.push(value);
+            self.places.push(0);
             self.values.len() as u32 - 1
         };
+        self.places[number as usize] = self.used.len() as u32;
+        self.used.push(number);
         self.numbers.insert(key, number);
         number
     }
 
-    /// The value with this key.
-    pub(super) fn find(&self, key: &K) -> Option<&V> {
-        self.numbers.get(key).map(|&number| self.get(number))
+    /// The number of the value with this key, if there is one.
+    pub(super) fn find(&self, key: &K) -> Option<u32> {
+        self.numbers.get(key).copied()
     }
 
     /// The value with this number.
@@ -53,12 +65,18 @@ impl<K: Copy + Eq + Hash, V: Default> Table<K, V> {
         if let Some((key, _)) = self.values[number as usize].take() {
             self.numbers.remove(&key);
             self.free.push(number);
+            let at = self.places[number as usize];
+            self.used.swap_remove(at as usize);
+            if let Some(&moved) = self.used.get(at as usize) {
+                self.places[moved as usize] = at;
+            }
         }
     }
 
-    /// All values, by number.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
-        self.values.iter().flatten().map(|(key, value)| (key, value))
+    /// One of the values. Each has an index below [`Table::len`], which changes by removals.
+    pub(super) fn at(&self, index: usize) -> Option<(&K, &V)> {
+        let number = *self.used.get(index)?;
+        self.values[number as usize].as_ref().map(|(key, value)| (key, value))
     }
 
     /// How many values there are.

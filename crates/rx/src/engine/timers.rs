@@ -1,9 +1,7 @@
 //! What happens because time passes.
 
-use std::cmp::Reverse;
-
 use super::connection::{Program, Proof};
-use super::{Engine, Event, Time};
+use super::{Engine, Time};
 use crate::code;
 use crate::packet::{CHANNELS, Kind, Reason};
 
@@ -14,23 +12,19 @@ impl Engine {
     /// When [`Engine::tick`] has something to do. It may be early, and is never late.
     #[must_use]
     pub fn timer(&self) -> Option<Time> {
-        self.timers.peek().map(|Reverse((time, _, _))| *time)
+        self.timers.first().map(|(time, _)| *time)
     }
 
     /// Does what is due.
     pub fn tick(&mut self, now: Time) {
-        while let Some(Reverse((time, slot, generation))) = self.timers.peek().copied()
+        while let Some(&(time, slot)) = self.timers.first()
             && time <= now
         {
-            self.timers.pop();
+            self.timers.pop_first();
             let place = &mut self.slots[slot as usize];
             let Some(connection) = place.connection.as_deref_mut() else { continue };
-            if place.generation != generation || connection.scheduled != time {
-                continue;
-            }
             connection.scheduled = Time(u64::MAX);
-            let due = connection.due(&self.config);
-            if due <= now {
+            if connection.due(&self.config) <= now {
                 self.due(now, slot);
             }
             self.schedule(slot);
@@ -66,9 +60,10 @@ impl Engine {
     fn due_call(&mut self, now: Time, slot: u32, channel: usize) {
         let config = &self.config;
         let Some(connection) = self.slots[slot as usize].connection.as_deref_mut() else { return };
-        let client = connection.client;
+        let (client, proved) = (connection.client, connection.proved);
         let Some(call) = connection.channels[channel].call.as_deref_mut() else { return };
         let peer = self.peers.get(connection.peer);
+        call.watch(now, config, proved);
         let mut dirty = false;
         if call.sender.timer().is_some_and(|at| at <= now) {
             call.sender.timed_out(now, &peer.rtt);
@@ -80,13 +75,15 @@ impl Engine {
         }
         let needs_peer = call.needs_peer(client);
         let silent = now.since(call.heard);
-        let in_vain = !client && !peer.proved && call.sender.tries() > UNPROVED_TRIES;
+        let in_vain = !client && !proved && call.sender.tries() > UNPROVED_TRIES;
         let ping = needs_peer && now.since(call.heard.max(call.pinged)) >= config.ping;
         if needs_peer && (silent >= config.dead || in_vain) {
             self.fail(slot, channel, code::CALL_DEAD);
             return;
         }
-        if call.program == Program::Waiting && now.since(call.progress) >= config.idle_call {
+        let idle = call.is_incomplete(proved) && now.since(call.progress) >= config.idle_call;
+        let slow = !client && call.patience.ends().is_some_and(|at| at <= now);
+        if idle || slow {
             let number = call.number;
             self.fail(slot, channel, code::CALL_TIMEOUT);
             self.queue_abort(slot, channel, number, code::CALL_TIMEOUT);
@@ -101,13 +98,21 @@ impl Engine {
         }
     }
 
-    /// Ends all calls and forgets all connections: the program ends.
+    /// Ends all calls: the program ends. Peers get an abort with [`code::RESTARTING`], and new
+    /// calls are refused in the same way. What leaves is returned by [`Engine::transmit`].
     pub fn shut_down(&mut self) {
+        self.closing = true;
         for slot in 0..self.slots.len() as u32 {
-            if self.slots[slot as usize].connection.is_some() {
-                self.fail_all(slot, code::RESTARTING);
+            for at in 0..CHANNELS {
+                let Some(connection) = self.slots[slot as usize].connection.as_deref_mut() else { break };
+                // A reply that the program has given whole may still arrive.
+                let call = connection.channels[at].call.as_deref();
+                let Some(call) = call.filter(|call| call.program != Program::Done) else { continue };
+                let number = call.number;
+                connection.channels[at].aborted = Some((code::RESTARTING, 1));
+                self.fail(slot, at, code::RESTARTING);
+                self.queue_abort(slot, at, number, code::RESTARTING);
             }
         }
-        self.events.retain(|event| matches!(event, Event::Failed(..)));
     }
 }

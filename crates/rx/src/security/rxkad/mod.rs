@@ -57,6 +57,8 @@ const BEFORE: usize = 8;
 const AFTER: usize = 8;
 /// The user of servers: it may do everything.
 pub const SUPERUSER: &str = "afs";
+/// How far the clocks of hosts may differ, in seconds (`KTC_TIME_UNCERTAINTY`).
+pub(crate) const SKEW: u32 = 15 * 60;
 /// When tickets of our own end: the last second that 31 bits hold.
 const END: u32 = 0x7fff_ffff;
 

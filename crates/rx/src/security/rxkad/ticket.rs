@@ -19,7 +19,7 @@ use zeroize::{Zeroize, Zeroizing};
 
 use super::der::{self, BITS, Der, INTEGER, OCTETS, SEQUENCE, STRING, TIME, application, field};
 use super::keys::{Key, Keys};
-use super::{code, krb5};
+use super::{SKEW, code, krb5};
 use crate::Result;
 use crate::security::refuse;
 
@@ -30,9 +30,10 @@ pub(super) const PART: i32 = 213;
 /// Bytes of a ticket.
 pub(super) const LEAST: usize = 32;
 pub(super) const MOST: usize = 12_000;
-/// The longest life, and how far clocks may differ, in seconds.
+/// The longest life, and how long a ticket may have expired for its end to be the reason, in
+/// seconds.
 const LIFE: u32 = 30 * 24 * 3_600;
-const SKEW: u32 = 15 * 60;
+const DAY: u32 = 24 * 3_600;
 /// The end of a ticket that does not end.
 const NEVER: u32 = u32::MAX;
 /// The longest name.
@@ -189,12 +190,16 @@ fn name(names: &[&str]) -> Option<String> {
 }
 
 /// Whether a ticket is valid now. A start of 0 means: always.
+///
+/// Clocks may differ at both ends, as in OpenAFS's `tkt_CheckTimes`. For tickets of Kerberos 5, its
+/// `ticket5.c` allows no difference at the end, and so clients renew their tickets in time.
 fn check_times(start: u32, end: u32, now: u32) -> Result<()> {
     if start >= end || start > now.saturating_add(SKEW + LIFE) {
         return refuse(code::BAD_TICKET);
     }
-    if end != NEVER && end < now {
-        return refuse(code::EXPIRED);
+    if end != NEVER && end.saturating_add(SKEW) < now {
+        let long_ago = start != 0 && now - start > LIFE + DAY;
+        return refuse(if long_ago { code::BAD_TICKET } else { code::EXPIRED });
     }
     if start != 0 && end != NEVER && end - start > LIFE {
         return refuse(code::BAD_TICKET);

@@ -1,0 +1,570 @@
+//! Forgers, greedy hosts, and clients that stall.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::engine::random::Random;
+
+/// An address of its own for each number.
+fn host(n: u32) -> SocketAddrV4 {
+    SocketAddrV4::new(Ipv4Addr::from(0x0b00_0000 + n), 7001)
+}
+
+/// A packet of the connection with this number.
+fn of(connection: u32, call: u32, seq: u32, flags: Flags) -> Header {
+    Header { cid: connection << 2, ..packet(call, seq, flags, Kind::Data) }
+}
+
+/// A proven connection of a host, whose call 1 is done.
+fn known(server: &mut Engine, now: Time, from: SocketAddrV4, connection: u32) {
+    server.receive(now, from, &of(connection, 1, 1, Flags::LAST), &mut [0; 4]);
+    let started = events(server);
+    let Some(Event::Start(id)) = started.last().copied() else { panic!("no call: {started:?}") };
+    server.send(id, [Slice::from(vec![1])], true).unwrap();
+    server.finish(id);
+    let reply = sent(server, now).into_iter().find(|(header, _)| header.cid == connection << 2);
+    answer(server, now, from, &reply.expect("there is a reply").0);
+}
+
+/// Goal: a large request starts no program before its client has shown that it receives packets. A
+/// ping requests that, and its answer is enough.
+#[test]
+fn incomplete_requests_of_strangers_start_nothing() {
+    let mut server = engine(Config::default());
+    let mut out = Vec::new();
+    for seq in 1..=20 {
+        server.receive(Time(1), CLIENT, &packet(1, seq, Flags::default(), Kind::Data), &mut [0; 1_412]);
+        out.extend(sent(&mut server, Time(1)));
+    }
+    assert_eq!(events(&mut server), []);
+    let (ping, body) = out.last().unwrap();
+    assert_eq!((ping.kind, Ack::parse(body).unwrap().reason), (Kind::Ack, Reason::PING));
+    answer(&mut server, Time(2), CLIENT, ping);
+    assert!(matches!(events(&mut server)[..], [Event::Start(_)]));
+}
+
+/// Goal: no acknowledgement of a forger proves an address: it must echo a number that was sent.
+/// Those without one move nothing, so a forger can't have a reply sent to its victim.
+#[test]
+fn blind_acks_prove_nothing() {
+    let mut server = engine(Config::default());
+    request(&mut server, Time(1), 1);
+    let [Event::Start(id)] = events(&mut server)[..] else { panic!("no call") };
+    server.send(id, [Slice::from(vec![0; 1 << 20])], true).unwrap();
+    server.finish(id);
+    let out = sent(&mut server, Time(1));
+    let serials: Vec<u32> = out.iter().map(|(header, _)| header.serial).collect();
+    assert!(serials[0] > 1_000, "serial numbers begin at a number that can be guessed: {serials:?}");
+    let trailer = Trailer { max_mtu: 1444, if_mtu: 1444, window: 255, jumbo: 1 };
+    for (serial, reason) in [
+        (0, Reason::DELAY),
+        (1, Reason::IDLE),
+        (4, Reason::REQUESTED),
+        (serials[0].wrapping_sub(1), Reason::IDLE),
+        (serials[3] + 1, Reason::PING_RESPONSE),
+    ] {
+        for first in 2..=5 {
+            let ack = Ack { first, previous: 4, serial, reason, states: &[], max_mtu: None, window: None };
+            let header = packet(1, 0, Flags::default(), Kind::Ack);
+            server.receive(Time(2), CLIENT, &header, &mut ack.encode(&trailer));
+        }
+    }
+    let all = packet(1, 0, Flags::default(), Kind::AckAll);
+    server.receive(Time(2), CLIENT, &all, &mut []);
+    assert_eq!((sent(&mut server, Time(2)).len(), server.shared.totals[1].connections), (0, 0));
+    // The real client answers what the last packet requests.
+    assert!(out[3].0.flags.has(Flags::REQUEST_ACK));
+    let ack = Ack {
+        first: 5,
+        previous: 4,
+        serial: serials[3],
+        reason: Reason::REQUESTED,
+        states: &[],
+        max_mtu: None,
+        window: None,
+    };
+    let header = packet(1, 0, Flags::default(), Kind::Ack);
+    server.receive(Time(3), CLIENT, &header, &mut ack.encode(&trailer));
+    assert_eq!(server.shared.totals[1].connections, 1);
+    assert!(sent(&mut server, Time(3)).len() > 4);
+}
+
+/// Goal: what one connection has proved helps no forger that names the same address and port.
+#[test]
+fn proof_is_of_a_connection() {
+    let mut server = acquainted(Config::default());
+    server.receive(Time(2), CLIENT, &of(0x77, 1, 1, Flags::LAST), &mut [0; 4]);
+    let [Event::Start(id)] = events(&mut server)[..] else { panic!("no call") };
+    server.send(id, [Slice::from(vec![0; 1 << 20])], true).unwrap();
+    assert_eq!(sent(&mut server, Time(2)).len(), 4);
+}
+
+/// Goal: spoofed incomplete requests take nothing from proven clients, and a new client still
+/// becomes proven in the middle of them.
+#[test]
+fn spoofed_requests_leave_room() {
+    let config = Config { bytes: 400_000, bytes_per_host: 200_000, ..Config::default() };
+    let mut server = acquainted(config);
+    let spoof = |server: &mut Engine, from: std::ops::Range<u32>| {
+        for n in from {
+            server.receive(Time(2), host(n), &of(n, 1, 2, Flags::default()), &mut [0; 1_412]);
+        }
+        sent(server, Time(2));
+    };
+    spoof(&mut server, 1..1_000);
+    assert!(server.bytes() <= 100_000, "{}", server.bytes());
+    for seq in 1..=60 {
+        server.receive(Time(3), CLIENT, &packet(2, seq, Flags::default(), Kind::Data), &mut [0; 1_412]);
+    }
+    let [Event::Start(call)] = events(&mut server)[..] else { panic!("the proven client has no call") };
+    assert_eq!(server.take(call).unwrap().bytes.len(), 60 * 1_412);
+    // A new client sends, gets a ping, and answers after some more spoofed packets.
+    let new = host(5_000);
+    server.receive(Time(4), new, &of(5_000, 1, 1, Flags::default()), &mut [0; 1_412]);
+    server.receive(Time(4), new, &of(5_000, 1, 2, Flags::default()), &mut [0; 1_412]);
+    let mut out = Vec::new();
+    server.transmit(Time(4), &mut out);
+    let ping = out.iter().find(|datagram| datagram.to == new).expect("a ping");
+    spoof(&mut server, 1_000..1_020);
+    answer(&mut server, Time(5), new, &Header::parse(&ping.head).unwrap().0);
+    spoof(&mut server, 1_020..3_000);
+    for seq in 3..=20 {
+        server.receive(Time(6), new, &of(5_000, 1, seq, Flags::default()), &mut [0; 1_412]);
+    }
+    assert!(matches!(events(&mut server)[..], [Event::Start(_)]));
+}
+
+/// Goal: spoofed connections in the name of a client neither end its connections nor lock it out.
+#[test]
+fn a_victim_is_not_locked_out() {
+    let config = Config { connections: 1_000, connections_per_host: 40, ..Config::default() };
+    let mut server = engine(config);
+    for n in 1..=5 {
+        known(&mut server, Time(1), CLIENT, n);
+    }
+    for n in 100..1_000 {
+        // Incomplete requests stay; complete ones would, too.
+        server.receive(Time(2), CLIENT, &of(n, 1, 1, Flags::default()), &mut [0; 4]);
+    }
+    assert!(server.connections() <= 15, "{}", server.connections());
+    for n in 1..=5 {
+        server.receive(Time(3), CLIENT, &of(n, 2, 1, Flags::LAST), &mut [0; 4]);
+    }
+    assert_eq!(events(&mut server).iter().filter(|event| matches!(event, Event::Start(_))).count(), 5);
+    known(&mut server, Time(4), CLIENT, 5_000);
+    assert_eq!(server.shared.totals[1].connections, 6);
+}
+
+/// Goal: of what is left, a host gets no more than is free. So one that has nothing gets something,
+/// however many others take all that they can.
+#[test]
+fn greedy_hosts_leave_something() {
+    let config = Config { bytes: 1_000_000, bytes_per_host: 400_000, ..Config::default() };
+    let mut server = engine(config);
+    for n in 1..=9 {
+        known(&mut server, Time(1), host(n), n);
+        for seq in 1..=64 {
+            for (call, channel) in [(2, 0), (1, 1), (1, 2), (1, 3)] {
+                let header = Header { cid: n << 2 | channel, ..of(n, call, seq + 1, Flags::default()) };
+                server.receive(Time(2), host(n), &header, &mut [0; 1_412]);
+            }
+        }
+    }
+    assert!(server.bytes() <= 750_000, "{}", server.bytes());
+    let before = server.bytes();
+    known(&mut server, Time(3), host(50), 50);
+    server.receive(Time(3), host(50), &of(50, 2, 1, Flags::default()), &mut [0; 1_000]);
+    assert_eq!(server.bytes(), before + 1_000);
+}
+
+/// Goal: replies count. A host whose replies fill its share starts no more calls until it takes
+/// them; another host does.
+#[test]
+fn replies_are_bounded() {
+    let config = Config { replies: 8 << 20, replies_per_host: 1 << 20, ..Config::default() };
+    let mut server = engine(config);
+    for n in 1..=20 {
+        known(&mut server, Time(1), CLIENT, n);
+    }
+    known(&mut server, Time(1), host(1), 100);
+    let serve = |server: &mut Engine| {
+        let mut started = Vec::new();
+        while let Some(event) = server.event() {
+            if let Event::Start(id) = event {
+                server.send(id, [Slice::from(vec![0; 300_000])], true).unwrap();
+                server.finish(id);
+                started.push(id);
+            }
+        }
+        started
+    };
+    for n in 1..=20 {
+        server.receive(Time(2), CLIENT, &of(n, 2, 1, Flags::LAST), &mut [0; 4]);
+    }
+    assert_eq!(serve(&mut server).len(), 4);
+    // The other host has a byte of its first reply.
+    assert_eq!(server.reply_bytes(), 1_200_001);
+    server.receive(Time(2), host(1), &of(100, 2, 1, Flags::LAST), &mut [0; 4]);
+    assert_eq!(serve(&mut server).len(), 1);
+    // The client gives one reply up, by a new call. Its share has room for one of those that wait.
+    sent(&mut server, Time(3));
+    let abort = Header { kind: Kind::Abort, ..of(1, 2, 0, Flags::default()) };
+    server.receive(Time(4), CLIENT, &abort, &mut [0; 4]);
+    assert_eq!(serve(&mut server).len(), 1);
+    assert_eq!(server.reply_bytes(), 1_500_000);
+    let mut now = Time(5);
+    // All are dead in the end, and nothing is counted any more.
+    while let Some(next) = server.timer() {
+        now = now.max(next);
+        server.tick(now);
+        serve(&mut server);
+        sent(&mut server, now);
+    }
+    assert_eq!((server.reply_bytes(), server.bytes(), server.connections()), (0, 0, 0));
+}
+
+/// Goal: replies to forged addresses push each other out, and none of a proven client.
+#[test]
+fn replies_of_strangers_are_bounded() {
+    let config = Config { replies: 4 << 20, ..Config::default() };
+    let mut server = acquainted(config);
+    for n in 1..200 {
+        server.receive(Time(2), host(n), &of(n, 1, 1, Flags::LAST), &mut [0; 4]);
+        for event in events(&mut server) {
+            let Event::Start(id) = event else { continue };
+            server.send(id, [Slice::from(vec![0; 100_000])], true).unwrap();
+            server.finish(id);
+        }
+        assert!(server.reply_bytes() <= (1 << 20) + 100_000, "{}", server.reply_bytes());
+    }
+    assert_eq!(server.shared.totals[1].connections, 1);
+}
+
+/// Goal: a host with many complete requests has some of them with the program, and the rest wait
+/// without any abort. Another host's call starts before them.
+#[test]
+fn calls_of_a_host_wait_for_its_share() {
+    let mut server = engine(Config { calls_per_host: 8, ..Config::default() });
+    for n in 1..=20 {
+        known(&mut server, Time(1), CLIENT, n);
+    }
+    known(&mut server, Time(1), host(1), 100);
+    for n in 1..=20 {
+        server.receive(Time(2), CLIENT, &of(n, 2, 1, Flags::LAST), &mut [0; 4]);
+    }
+    server.receive(Time(2), host(1), &of(100, 2, 1, Flags::LAST), &mut [0; 4]);
+    let mut running: Vec<CallId> = Vec::new();
+    let mut served = 0;
+    for round in 0..30 {
+        for event in events(&mut server) {
+            let Event::Start(id) = event else { continue };
+            running.push(id);
+        }
+        assert!(running.len() <= 9 && (round > 0 || running.len() == 9), "{}", running.len());
+        // They end in both ways.
+        if let Some(id) = running.pop() {
+            if round % 2 == 0 {
+                server.finish(id)
+            } else {
+                server.abort(id, 1)
+            }
+            served += 1;
+        }
+    }
+    assert_eq!((served, server.shared.totals[1].started), (21, 0));
+    assert_eq!(server.counts().refused_limit, 0);
+}
+
+/// Drives an engine whose client has a call, and does something each second. Returns how many
+/// seconds the call lives.
+fn lives(server: &mut Engine, mut each: impl FnMut(&mut Engine, Time, u32)) -> u32 {
+    for second in 1..400 {
+        let now = Time(1 + u64::from(second) * 1_000_000);
+        each(server, now, second);
+        server.tick(now);
+        sent(server, now);
+        if server.shared.totals[1].calls == 0 {
+            return second;
+        }
+    }
+    400
+}
+
+/// Goal: a request that trickles in is ended after a while, though its client is never silent. One
+/// that comes at a slow line's speed is not.
+#[test]
+fn a_trickling_request_is_ended() {
+    for (bytes, range) in [(10, 55..70), (1_400, 80..100), (8_192, 400..401)] {
+        let mut server = acquainted(Config::default());
+        let lived = lives(&mut server, |server, now, second| {
+            let header = packet(2, second, Flags::default(), Kind::Data);
+            server.receive(now, CLIENT, &header, &mut vec![0; bytes]);
+            for event in events(server) {
+                let (Event::Start(id) | Event::Readable(id)) = event else { continue };
+                let _ = server.take(id);
+            }
+        });
+        assert!(range.contains(&lived), "{bytes} bytes a second: {lived}");
+    }
+}
+
+/// Goal: a client that takes a reply too slowly loses it. A program that is slow does not.
+#[test]
+fn a_slow_reader_is_ended() {
+    let mut server = acquainted(Config::default());
+    request(&mut server, Time(1), 2);
+    let [Event::Start(id)] = events(&mut server)[..] else { panic!("no call") };
+    server.send(id, [Slice::from(vec![0; 4 << 20])], false).unwrap();
+    let header = packet(2, 0, Flags::default(), Kind::Ack);
+    let ping = |server: &mut Engine, now| {
+        let mut body = echo_of(0, Reason::PING);
+        server.receive(now, CLIENT, &header, &mut body);
+    };
+    let lived = lives(&mut server, |server, now, _| ping(server, now));
+    assert!((55..70).contains(&lived), "{lived}");
+    assert_eq!(events(&mut server), [Event::Failed(id, code::CALL_TIMEOUT)]);
+    let mut server = acquainted(Config::default());
+    request(&mut server, Time(1), 2);
+    assert_eq!(events(&mut server).len(), 1);
+    assert_eq!(lives(&mut server, |server, now, _| ping(server, now)), 400);
+}
+
+/// A proven client by rxkad with a done call, and the first packet of its next call.
+fn recorded(level: Level) -> (Engine, Engine, ConnectionRef, Net) {
+    let (mut net, mut server, mut client) = (Net::new(NONE, 1), proving(), engine(Config::default()));
+    let class = rxkad::Client::local(&keys(), "user", level).unwrap();
+    let connection = client.connect(net.now, SERVER, SERVICE, &class).unwrap();
+    let id = client.start(net.now, connection).unwrap().unwrap();
+    client.send(id, [Slice::from(vec![0; 4])], true).unwrap();
+    let mut echo = Echo::default();
+    while client.take(id).is_ok_and(|read| !read.done) {
+        net.step(&mut client, &mut server);
+        echo.serve(&mut server);
+    }
+    client.finish(id);
+    (client, server, connection, net)
+}
+
+/// The data packets that a client sends now.
+fn data(client: &mut Engine, now: Time) -> Vec<(Header, Vec<u8>)> {
+    sent(client, now).into_iter().filter(|(header, _)| header.kind == Kind::Data).collect()
+}
+
+/// Goal: a packet that was recorded moves no connection, at any level. At the level clear, not even
+/// a new one does: it is a new connection, which is challenged.
+#[test]
+fn a_replay_moves_nothing() {
+    let thief = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 66), 9);
+    for level in [Level::Clear, Level::Auth, Level::Crypt] {
+        let (mut client, mut server, connection, net) = recorded(level);
+        let id = client.start(net.now, connection).unwrap().unwrap();
+        client.send(id, [Slice::from(vec![0; 3_000])], true).unwrap();
+        let packets = data(&mut client, net.now);
+        let (header, body) = &packets[0];
+        server.receive(net.now, CLIENT, header, &mut body.clone());
+        // The same packet again, and one of the call before.
+        server.receive(net.now, thief, header, &mut body.clone());
+        let old = Header { call: header.call - 1, ..*header };
+        server.receive(net.now, thief, &old, &mut body.clone());
+        assert!(peers(&server).contains(&CLIENT), "{level:?}");
+        let mut out = Vec::new();
+        server.transmit(net.now, &mut out);
+        let kinds = |datagram: &Datagram| Header::parse(&datagram.head).unwrap().0.kind;
+        let to_thief: Vec<_> = out.iter().filter(|d| d.to == thief).map(kinds).collect();
+        // A challenge is what any address gets.
+        assert!(to_thief.iter().all(|kind| *kind == Kind::Challenge), "{level:?} {to_thief:?}");
+        // The second packet is new: it moves the connection where the seal is worth something.
+        let (header, body) = &packets[1];
+        server.receive(net.now, thief, header, &mut body.clone());
+        assert_eq!(!peers(&server).contains(&CLIENT), level > Level::Clear, "{level:?}");
+        assert_eq!(server.shared.totals[1].connections, usize::from(level == Level::Clear));
+    }
+}
+
+/// Goal: a response has the number of the next call, where the client has the whole reply, and that
+/// of the present call elsewhere.
+#[test]
+fn a_response_has_the_next_numbers() {
+    let (mut client, mut server, connection, net) = recorded(Level::Clear);
+    let id = client.start(net.now, connection).unwrap().unwrap();
+    assert_eq!((id.channel, id.number), (0, 2));
+    let other = client.start(net.now, connection).unwrap().unwrap();
+    assert_eq!((other.channel, other.number), (1, 1));
+    client.finish(id);
+    let channels = &client.slots[connection.slot as usize].connection.as_ref().unwrap().channels;
+    let numbers = channels.each_ref().map(crate::engine::input::next_call);
+    assert_eq!(numbers, [3, 1, 0, 0]);
+    // The server takes that number, and none before it.
+    let server_channel = |server: &Engine| {
+        let connection = server.slots.iter().find_map(|slot| slot.connection.as_ref()).unwrap();
+        connection.channels[0].number
+    };
+    assert_eq!(server_channel(&server), 1);
+    client.send(other, [Slice::from(vec![0; 4])], true).unwrap();
+    let packets = data(&mut client, net.now);
+    // After a restart of the server, the client is challenged and says where it is.
+    server = proving();
+    let (header, body) = packets.last().unwrap();
+    server.receive(net.now, CLIENT, header, &mut body.clone());
+    let challenge = sent(&mut server, net.now).remove(0);
+    client.receive(net.now, SERVER, &challenge.0, &mut challenge.1.clone());
+    let response = sent(&mut client, net.now).into_iter().find(|(h, _)| h.kind == Kind::Response).unwrap();
+    server.receive(net.now, CLIENT, &response.0, &mut response.1.clone());
+    assert_eq!(server_channel(&server), 2);
+    assert!(matches!(events(&mut server)[..], [Event::Start(CallId { channel: 1, number: 1, .. })]));
+}
+
+/// Goal: the clock of tickets is the present one, whatever it was at the start.
+#[test]
+fn the_clock_may_change() {
+    let (mut client, mut server, connection, net) = recorded(Level::Clear);
+    let id = client.start(net.now, connection).unwrap().unwrap();
+    client.send(id, [Slice::from(vec![0; 4])], true).unwrap();
+    let (header, body) = data(&mut client, net.now).remove(0);
+    // The ticket ends in 2038, at this second. Clocks may differ by a quarter of an hour.
+    server.set_clock(net.now, 0x7fff_ffff + 900);
+    server.receive(net.now, CLIENT, &header, &mut body.clone());
+    assert!(matches!(events(&mut server)[..], [Event::Start(_)]));
+    server.set_clock(net.now, 0x7fff_ffff + 901);
+    server.receive(net.now, CLIENT, &header, &mut body.clone());
+    let aborts = sent(&mut server, net.now);
+    let abort = aborts.iter().find(|(header, _)| header.kind == Kind::Abort).expect("an abort");
+    assert_eq!(abort_code(&abort.1).unwrap(), code::KAD_EXPIRED);
+}
+
+/// Goal: the list of timers has one entry for each connection, however much traffic there is.
+#[test]
+fn timers_do_not_pile_up() {
+    let mut server = engine(Config::default());
+    let mut now = Time(1);
+    for call in 1..2_000 {
+        request(&mut server, now, call);
+        for event in events(&mut server) {
+            if let Event::Start(id) = event {
+                server.send(id, [Slice::from(vec![1])], true).unwrap();
+                server.finish(id);
+            }
+        }
+        sent(&mut server, now);
+        now = Time(now.0 + 100_000);
+        server.tick(now);
+    }
+    assert_eq!((server.timer_entries(), server.connections()), (1, 1));
+}
+
+/// Goal: when the program ends, each call that goes on is aborted with the code for that, at both
+/// ends, and new ones are refused. A reply that was given whole stays.
+#[test]
+fn the_end_aborts_calls() {
+    let mut server = acquainted(Config::default());
+    request(&mut server, Time(2), 2);
+    let [Event::Start(running)] = events(&mut server)[..] else { panic!("no call") };
+    server.receive(Time(2), host(1), &of(9, 1, 1, Flags::default()), &mut [0; 4]);
+    let own = server.connect(Time(2), SERVER, SERVICE, &Null).unwrap();
+    let call = server.start(Time(2), own).unwrap().unwrap();
+    server.send(call, [Slice::from(vec![1])], true).unwrap();
+    sent(&mut server, Time(2));
+    server.shut_down();
+    let mut out = Vec::new();
+    server.transmit(Time(3), &mut out);
+    let aborts: Vec<SocketAddrV4> = out
+        .iter()
+        .filter(|datagram| Header::parse(&datagram.head).unwrap().0.kind == Kind::Abort)
+        .inspect(|datagram| assert_eq!(abort_code(datagram.body.bytes()).unwrap(), code::RESTARTING))
+        .map(|datagram| datagram.to)
+        .collect();
+    assert_eq!(aborts.len(), 3);
+    assert!([CLIENT, host(1), SERVER].iter().all(|to| aborts.contains(to)), "{aborts:?}");
+    let failed = events(&mut server);
+    assert!([running, call].iter().all(|id| failed.contains(&Event::Failed(*id, code::RESTARTING))));
+    request(&mut server, Time(4), 3);
+    server.receive(Time(4), host(2), &of(10, 1, 1, Flags::LAST), &mut [0; 4]);
+    let refused = sent(&mut server, Time(4));
+    assert!(refused.iter().all(|(header, body)| {
+        header.kind == Kind::Abort && abort_code(body).unwrap() == code::RESTARTING
+    }));
+    assert_eq!((refused.len(), events(&mut server)), (2, vec![]));
+    assert!(server.start(Time(5), own).is_err() && server.connect(Time(5), SERVER, 1, &Null).is_err());
+}
+
+/// Goal: numbers of the system don't repeat, also over many fetches, and two engines share none.
+#[test]
+fn random_numbers_do_not_repeat() {
+    let (mut one, mut two) = (Random::new(Source::System), Random::new(Source::System));
+    let mut all: Vec<u64> = (0..4_000)
+        .map(|at| {
+            let random = if at % 2 == 0 { &mut one } else { &mut two };
+            u64::from(random.next().unwrap()) << 32 | u64::from(random.next().unwrap())
+        })
+        .collect();
+    all.sort_unstable();
+    all.dedup();
+    assert_eq!(all.len(), 4_000);
+    let cid = |source| {
+        let mut engine = engine(Config { random: source, ..Config::default() });
+        engine.connect(Time(1), SERVER, SERVICE, &Null).unwrap();
+        engine.debug_connection(0, true).unwrap().cid
+    };
+    assert_ne!(cid(Source::Seed(1)), cid(Source::Seed(2)));
+    assert_eq!(cid(Source::Seed(1)), cid(Source::Seed(1)));
+}
+
+proptest! {
+    /// Goal: the lists that `rxdebug` reads by index have each connection and each peer once, and
+    /// those with calls, whatever came and went.
+    #[test]
+    fn indices_reach_everything(steps in prop::collection::vec((0u32..40, 0u8..4), 1..200)) {
+        let mut server = engine(Config { connections: 30, connections_per_host: 12, ..Config::default() });
+        let mut now = Time(1);
+        for (n, what) in steps {
+            now = Time(now.0 + 1_000_000);
+            let from = host(n % 7);
+            match what {
+                0 => server.receive(now, from, &of(n, 1, 1, Flags::LAST), &mut [0; 4]),
+                1 => server.receive(now, from, &of(n, 1, 1, Flags::default()), &mut [0; 4]),
+                2 => {
+                    let abort = Header { kind: Kind::Abort, call: 0, ..of(n, 1, 0, Flags::default()) };
+                    server.receive(now, from, &abort, &mut [0; 4]);
+                }
+                _ => {
+                    for event in events(&mut server) {
+                        if let Event::Start(id) = event {
+                            server.abort(id, 1);
+                        }
+                    }
+                }
+            }
+            server.tick(now);
+            let out = sent(&mut server, now);
+            if n % 3 == 0 && let Some((header, _)) = out.first() {
+                answer(&mut server, now, from, header);
+            }
+            let shown = |all| -> Vec<_> {
+                let count = server.debug_connections(all);
+                assert!(server.debug_connection(count, all).is_none());
+                let shown = (0..count).map(|at| server.debug_connection(at, all).unwrap());
+                let mut shown: Vec<_> = shown.map(|c| (c.peer, c.cid)).collect();
+                shown.sort_unstable();
+                shown
+            };
+            let expected = |all: bool| -> Vec<_> {
+                let connections = server.slots.iter().filter_map(|slot| slot.connection.as_ref());
+                let wanted = connections.filter(|c| all || !c.is_idle());
+                let mut wanted: Vec<_> = wanted.map(|c| (c.address, c.id.cid)).collect();
+                wanted.sort_unstable();
+                wanted
+            };
+            prop_assert_eq!(shown(true), expected(true));
+            prop_assert_eq!(shown(false), expected(false));
+            let mut addresses: Vec<_> = expected(true).into_iter().map(|(address, _)| address).collect();
+            addresses.dedup();
+            let mut peers = peers(&server);
+            peers.sort_unstable();
+            prop_assert_eq!(peers, addresses);
+            let calls = server.slots.iter().filter_map(|slot| slot.connection.as_ref());
+            let calls: usize = calls.map(|c| c.channels.iter().filter(|c| c.call.is_some()).count()).sum();
+            prop_assert_eq!(server.counts().debug.calls as usize, calls);
+            prop_assert!(server.timer_entries() <= server.connections());
+        }
+    }
+}
