@@ -208,6 +208,14 @@ impl Outbox {
         self.submit(socket, datagrams, &runs, cut)
     }
 
+    /// Notes a peer to which a message left only without cutting.
+    fn note_uncut(&mut self, to: SocketAddrV4) {
+        if !self.uncut.contains(&to) {
+            self.uncut.push(to);
+            self.cuts &= self.uncut.len() < UNCUT;
+        }
+    }
+
     fn submit(
         &mut self,
         socket: &UdpSocket,
@@ -241,7 +249,7 @@ impl Outbox {
         .map(Iterator::count);
         match sent {
             Ok(count) if count > 0 => {
-                if runs[..count].iter().any(|run| run.count > 1) {
+                if cut.is_some() {
                     self.uncut.clear();
                 }
                 runs[..count].iter().map(|run| run.count).sum()
@@ -252,9 +260,8 @@ impl Outbox {
                 let (to, count) = (datagrams[0].to, runs[0].count);
                 let failures = self.failures;
                 let sent = self.send_runs(socket, &datagrams[..count], false);
-                if self.failures == failures && count > 1 && !self.uncut.contains(&to) {
-                    self.uncut.push(to);
-                    self.cuts = self.uncut.len() < UNCUT;
+                if self.failures == failures && count > 1 {
+                    self.note_uncut(to);
                 }
                 sent
             }
@@ -269,5 +276,55 @@ impl Outbox {
 impl Default for Outbox {
     fn default() -> Outbox {
         Outbox::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, SocketAddr};
+    use std::time::Duration;
+
+    use super::*;
+    use crate::block::Slice;
+    use crate::packet::HEADER;
+
+    const LOCAL: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0);
+
+    /// Goal: a peer to which nothing can be sent costs its own datagrams, and no other peer's. The
+    /// kernel goes on cutting.
+    #[test]
+    fn one_refused_peer_changes_nothing() {
+        let (socket, receiver) = (bind(LOCAL, false).unwrap(), UdpSocket::bind(LOCAL).unwrap());
+        receiver.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let SocketAddr::V4(good) = receiver.local_addr().unwrap() else { panic!("not IPv4") };
+        let bad = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0);
+        let mut outbox = Outbox::new();
+        for round in 1..=20u8 {
+            for (to, count) in [(bad, 3), (good, 3), (bad, 2)] {
+                let datagram =
+                    |_| Datagram { to, head: [round; HEADER], body: Slice::from(vec![round; 500]) };
+                outbox.datagrams.extend((0..count).map(datagram));
+            }
+            outbox.send(&socket);
+            assert!(outbox.cuts && outbox.datagrams.is_empty());
+            assert_eq!(outbox.failures, u64::from(round) * 5);
+            for _ in 0..3 {
+                let mut bytes = [0; 1_000];
+                assert_eq!(receiver.recv(&mut bytes).unwrap(), HEADER + 500);
+                assert_eq!(bytes[HEADER], round);
+            }
+        }
+    }
+
+    /// Goal: cutting ends when it fails for several peers in a row, and not for one that repeats.
+    #[test]
+    fn cutting_ends_after_several_peers() {
+        let mut outbox = Outbox::new();
+        let peer = |port| SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
+        (0..100).for_each(|_| outbox.note_uncut(peer(1)));
+        (2..UNCUT as u16).for_each(|port| outbox.note_uncut(peer(port)));
+        assert!(outbox.cuts);
+        outbox.note_uncut(peer(99));
+        assert!(!outbox.cuts);
     }
 }

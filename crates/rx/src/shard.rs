@@ -461,3 +461,17 @@ fn can_answer(to: SocketAddrV4) -> bool {
 pub(crate) fn unix() -> u32 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs() as u32)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::can_answer;
+
+    /// Goal: addresses that no host sends from are known: an answer to them would fail.
+    #[test]
+    fn impossible_sources_are_known() {
+        for bad in ["10.0.0.1:0", "0.0.0.0:7001", "255.255.255.255:7001", "224.0.0.1:7001"] {
+            assert!(!can_answer(bad.parse().unwrap()), "{bad}");
+        }
+        assert!(can_answer("10.0.0.1:7001".parse().unwrap()));
+    }
+}

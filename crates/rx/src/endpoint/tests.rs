@@ -2,9 +2,10 @@
 
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
 
-use super::{Endpoint, Options, Service, call_all};
+use super::{Connection, Endpoint, Options, Service, call_all};
 use crate::block::Slice;
 use crate::call::Call;
 use crate::packet::{Flags, HEADER, Header, Kind};
@@ -164,4 +165,162 @@ fn rubbish_is_counted() {
     // The client acknowledges the first reply of a connection.
     assert!((1..=2).contains(&stats.packets_received.get()));
     assert_eq!(stats.packets_sent.get(), 1);
+}
+
+/// Tells how its calls begin and end, and reads or writes until the client lets it end. Of a
+/// stranger's call `q` it says `s`.
+struct Patient {
+    begun: Sender<u8>,
+    ended: Sender<bool>,
+}
+
+impl Service for Patient {
+    fn quick(&self, _: &Request) -> Option<Reply> {
+        None
+    }
+
+    fn run(&self, call: &mut Call) -> Result<(), i32> {
+        let mut kind = [0];
+        call.read_exact(&mut kind).map_err(|_| code::SS_UNMARSHAL)?;
+        let kind = if kind[0] == b'q' && !call.info().proved { [b's'] } else { kind };
+        self.begun.send(kind[0]).map_err(|_| code::USER_ABORT)?;
+        let result = match kind[0] {
+            b'r' => call.read_all(usize::MAX).map(drop),
+            b'w' => (0..100).try_for_each(|_| call.write(vec![0; 300_000])),
+            _ => Ok(()),
+        };
+        let _ = self.ended.send(result.is_ok());
+        result.map_err(|_| code::SS_UNMARSHAL)
+    }
+}
+
+/// A server with a few workers, and what its calls report.
+fn patient(workers: usize) -> (Endpoint, Receiver<u8>, Receiver<bool>) {
+    let ((begun, begins), (ended, ends)) = (channel(), channel());
+    let services: Vec<(u16, Arc<dyn Service>)> = vec![(1, Arc::new(Patient { begun, ended }))];
+    let classes: Vec<Arc<dyn crate::security::Class>> = vec![Arc::new(Null)];
+    let options = Options { workers: 1, most_workers: workers, services, classes, ..Options::default() };
+    (Endpoint::bind(LOCAL, options).unwrap(), begins, ends)
+}
+
+/// An endpoint at another address of this machine: another host, for the server.
+fn host(n: u8) -> Endpoint {
+    let address = SocketAddrV4::new(Ipv4Addr::new(127, 0, 0, n), 0);
+    Endpoint::bind(address, Options::default()).unwrap()
+}
+
+/// Makes calls until the connection is proven.
+fn acquaint(connection: &Connection, begins: &Receiver<u8>) {
+    loop {
+        assert!(connection.call(b"q".to_vec(), TIME).unwrap().is_empty());
+        match begins.recv_timeout(TIME).unwrap() {
+            b'q' => return,
+            kind => assert_eq!(kind, b's', "another call has begun"),
+        }
+    }
+}
+
+/// Goal: a host with many incomplete requests and many replies that it doesn't read has its share
+/// of the workers. Another host's calls are served at once.
+#[test]
+fn a_stalling_host_leaves_workers() {
+    let (server, begins, _ends) = patient(8);
+    let (greedy, other) = (host(2), host(3));
+    let connections: Vec<_> = (0..10).map(|_| greedy.connect(server.address(), 1, &Null).unwrap()).collect();
+    connections.iter().for_each(|connection| acquaint(connection, &begins));
+    let mut stalled = Vec::new();
+    for (at, connection) in connections.iter().enumerate() {
+        let mut call = connection.open(TIME).unwrap();
+        if at % 2 == 0 {
+            call.write(vec![b'r'; 60_000]).unwrap();
+        } else {
+            // The reply is not read.
+            call.write_last(vec![b'w']).unwrap();
+        }
+        stalled.push(call);
+    }
+    // Two of eight workers are the share of a host.
+    let begun = [begins.recv_timeout(TIME).unwrap(), begins.recv_timeout(TIME).unwrap()];
+    assert!(begun.iter().all(|kind| b"rw".contains(kind)), "{begun:?}");
+    for _ in 0..20 {
+        let connection = other.connect(server.address(), 1, &Null).unwrap();
+        acquaint(&connection, &begins);
+    }
+}
+
+/// Goal: the end of an endpoint aborts its calls with the code for that, lets their workers go on,
+/// and joins them.
+#[test]
+fn the_end_of_an_endpoint_aborts_calls() {
+    let (server, begins, ends) = patient(8);
+    let client = client();
+    let connection = client.connect(server.address(), 1, &Null).unwrap();
+    acquaint(&connection, &begins);
+    while let Ok(ended) = ends.try_recv() {
+        assert!(ended);
+    }
+    let mut call = connection.open(TIME).unwrap();
+    call.write(vec![b'r'; 60_000]).unwrap();
+    assert_eq!(begins.recv_timeout(TIME), Ok(b'r'));
+    drop(server);
+    // The worker is joined: its service is gone, and so is what it reports to.
+    assert_eq!(ends.try_recv(), Ok(false));
+    assert!(begins.recv_timeout(TIME).is_err());
+    assert!(matches!(call.read(), Err(Error::Aborted { code: code::RESTARTING })));
+    // The other end: a client's endpoint ends, and its connections are of no use.
+    drop(client);
+    assert!(matches!(connection.call(b"q".to_vec(), TIME), Err(Error::Gone)));
+}
+
+/// Goal: calls to many connections without a free channel have one deadline in all.
+#[test]
+fn many_busy_connections_have_one_deadline() {
+    let client = client();
+    let silent = UdpSocket::bind(LOCAL).unwrap();
+    let std::net::SocketAddr::V4(silent) = silent.local_addr().unwrap() else { panic!("not IPv4") };
+    let connections: Vec<_> = (0..40).map(|_| client.connect(silent, 1, &Null).unwrap()).collect();
+    let busy: Vec<_> = connections.iter().map(|one| [(); 4].map(|()| one.open(TIME).unwrap())).collect();
+    let begun = Instant::now();
+    let results = call_all(&connections, b"hello", Duration::from_millis(250));
+    assert!(results.iter().all(|result| matches!(result, Err(Error::Deadline))));
+    // Ten seconds, if each had its own.
+    assert!(begun.elapsed() < Duration::from_secs(5));
+    drop(busy);
+}
+
+/// Goal: datagrams that the system refuses are counted where an operator sees them.
+#[test]
+fn refused_sends_are_counted() {
+    let client = client();
+    let nowhere = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0);
+    let connection = client.connect(nowhere, 1, &Null).unwrap();
+    assert!(matches!(connection.call(b"q".to_vec(), Duration::from_millis(50)), Err(Error::Deadline)));
+    assert!(client.stats().send_failures.get() > 0);
+    assert!(client.counts().debug.send_failures > 0);
+}
+
+/// Goal: a host that asks `rxdebug`'s questions in a flood gets no answer to most of them.
+#[test]
+fn questions_have_a_rate() {
+    let (server, socket) = (server(1), UdpSocket::bind(LOCAL).unwrap());
+    let header = Header {
+        epoch: 1,
+        cid: 2,
+        call: 3,
+        seq: 0,
+        serial: 0,
+        kind: Kind::Version,
+        flags: Flags::CLIENT,
+        user_status: 0,
+        security: 0,
+        checksum: 0,
+        service: 0,
+    };
+    let deadline = Instant::now() + TIME;
+    while server.stats().refused_questions.get() == 0 {
+        assert!(Instant::now() < deadline, "each question was answered");
+        for _ in 0..100 {
+            socket.send_to(&header.encode(), server.address()).unwrap();
+        }
+    }
 }
