@@ -29,7 +29,7 @@ gcc -O2 -w -o "$bench" "$source" -Wl,--start-group "$libs"/{libafscp,libafsauthe
   -Wl,--end-group -lpthread -lresolv -lcrypt "$multi"/{libhcrypto.so.5,libroken.so.19,libkrb5.so.26}
 cargo build -q --release -p poolhouse-rx --examples
 
-export ZAFS_STATE ZAFS_NS=rxjudge
+export ZAFS_STATE ZAFS_NS=${ZAFS_NS:-rxjudge}
 ZAFS_STATE=$(mktemp -d)/cell
 trap '"$cell" down >/dev/null 2>&1; rm -rf "$(dirname "$ZAFS_STATE")"' EXIT
 "$cell" up 1 >/dev/null || { echo "the cell does not come up" >&2; exit 1; }

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;
 
 use ::rx::Slice;
-use ::rx::engine::{Config, Engine, Event, Time};
+use ::rx::engine::{Config, Datagram, Engine, Event, Time};
 use ::rx::packet::debug::Question;
 use ::rx::packet::{Ack, Flags, HEADER, Header, Kind, Reason, Trailer, abort_code};
 use ::rx::security::rxkad::{self, Client, Key, Keys};
@@ -129,10 +129,27 @@ fn serve(engine: &mut Engine, choice: u8) {
     }
 }
 
+/// The receiver of a datagram shows that it got it.
+fn echo(engine: &mut Engine, now: Time, datagram: &Datagram) {
+    let Ok((header, _)) = Header::parse(&datagram.head) else { return };
+    let ack = Ack {
+        first: 1,
+        previous: 0,
+        serial: header.serial,
+        reason: Reason::PING_RESPONSE,
+        states: &[],
+        max_mtu: None,
+        window: None,
+    };
+    let mut body = ack.encode(&Trailer { max_mtu: 1444, if_mtu: 1444, window: 32, jumbo: 1 });
+    let header = Header { kind: Kind::Ack, flags: Flags(header.flags.0 ^ Flags::CLIENT.0), ..header };
+    engine.receive(now, datagram.to, &header, &mut body);
+}
+
 /// Datagrams to one engine, which serves calls and makes one of its own.
 ///
 /// Each has a length of two bytes, a byte that chooses the sender and the time, and a byte that
-/// chooses what the program does.
+/// chooses what the program does, and whether a receiver proves itself.
 pub fn conversation(mut data: &[u8]) {
     let (mut engine, mut now, mut out) = (engine(), Time(1), Vec::new());
     let server = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 9), 7_001);
@@ -154,7 +171,13 @@ pub fn conversation(mut data: &[u8]) {
         engine.tick(now);
         serve(&mut engine, *choice);
         engine.transmit(now, &mut out);
+        if *choice & 16 == 16
+            && let Some(answer) = out.first()
+        {
+            echo(&mut engine, now, answer);
+        }
         out.clear();
+        assert!(engine.timer_entries() <= engine.connections());
         assert!(engine.bytes() <= BYTES + 2 * length && engine.connections() <= 51);
     }
     assert_eq!(engine.counts().debug.sent[Kind::Busy as usize - 1], 0);

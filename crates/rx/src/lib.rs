@@ -4,7 +4,7 @@
 //! Rx carries calls over UDP. A connection has four channels, and each channel carries one call at
 //! a time. A call is a stream of bytes to the server and a stream back. Every packet is input from
 //! strangers: it becomes a checked type once ([`packet`], [`xdr`]), and only checked types travel
-//! on.
+//! on. What strangers and hosts can take has limits: `docs/decisions/0035-shares-of-hosts.md`.
 //!
 //! | module | content |
 //! |---|---|
@@ -16,13 +16,11 @@
 //!
 //! # Absent
 //! * The calls of file servers and volume servers, and what their arguments mean.
-//! * Shares of memory, workers and connections for each host. Until these exist, one stranger can
-//!   take all of them with incomplete requests and slow reads, so no server may face strangers.
-//! * Proof of an address beyond its first acknowledgement. Of a client's new address, one packet is
-//!   proof, which may be a replay.
-//! * A limit on the bytes of replies, and aborts when an endpoint ends.
-//! * Path MTU: data packets have 1,440 bytes. One refused batch ends segmentation for its sender.
-//! * Changes of the clock after the start.
+//! * Secrets against those who see the packets of a connection. They can prove an address, abort
+//!   calls, and carry new packets to another address. Against all others, see [`engine`].
+//! * Groups of hosts: each IPv4 address is a host, and hosts behind one address are one.
+//! * A hard limit on the bytes of replies: see the table in the engine's module `shares`.
+//! * Path MTU: data packets have 1,440 bytes.
 //!
 //! # See
 //! OpenAFS: `src/rx`, `src/rxkad`. Linux: `net/rxrpc`.

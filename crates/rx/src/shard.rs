@@ -31,7 +31,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags};
 
 use crate::block::Slice;
 use crate::code;
-use crate::engine::{CallId, Counts, Engine, Event, Info, Time};
+use crate::engine::{Arrived, CallId, Counts, Engine, Event, Info, Time};
 use crate::limit::Limiter;
 use crate::net::{Inbox, Outbox};
 use crate::packet::{Flags, HEADER, Header, Kind};
@@ -378,7 +378,7 @@ impl Shard {
 
     fn take_in(self: &Arc<Shard>, inbox: &mut Inbox, outbox: &mut Outbox, questions: &mut Limiter) {
         let now = self.now();
-        let mut foreign = Vec::new();
+        let (mut own, mut foreign) = (Vec::new(), Vec::new());
         let mut state = self.state.lock();
         state.engine.set_clock(now, unix());
         for (from, datagram) in inbox.datagrams() {
@@ -393,9 +393,10 @@ impl Shard {
             {
                 foreign.push((from, header, body.to_vec()));
             } else {
-                state.engine.receive(now, from, &header, body);
+                own.push(Arrived { from, header, body });
             }
         }
+        state.engine.receive_all(now, &mut own);
         state.engine.tick(now);
         self.settle(state, outbox);
         for (from, header, body) in foreign {

@@ -3,6 +3,7 @@
 use std::net::SocketAddrV4;
 use std::time::Duration;
 
+use super::batch::Opened;
 use super::connection::{Call, Channel, Connection, PACKET, Program, Proof};
 use super::receive::Taken;
 use super::shares;
@@ -24,6 +25,17 @@ const SERIAL: u32 = (1 << 30) - 1;
 impl Engine {
     /// Takes in a packet. `body` is what follows the header. It is decrypted in place.
     pub fn receive(&mut self, now: Time, from: SocketAddrV4, header: &Header, body: &mut [u8]) {
+        self.receive_opened(now, from, header, body, None);
+    }
+
+    pub(super) fn receive_opened(
+        &mut self,
+        now: Time,
+        from: SocketAddrV4,
+        header: &Header,
+        body: &mut [u8],
+        opened: Option<Opened>,
+    ) {
         let kind = header.kind;
         let count = &mut self.counts.debug.read[kind as usize - 1];
         *count = count.wrapping_add(1);
@@ -32,7 +44,7 @@ impl Engine {
         connection.used = now;
         self.peers.get_mut(connection.peer).bytes[1] += body.len() as u64;
         match kind {
-            Kind::Data => self.data(now, slot, header, body),
+            Kind::Data => self.data(now, slot, header, body, opened),
             Kind::Ack => self.ack(now, slot, header, body),
             Kind::AckAll => self.ack_all(now, slot, header),
             Kind::Busy => self.busy(now, slot, header),
@@ -191,7 +203,8 @@ impl Engine {
         self.queue(to, &answer, code.to_be_bytes().to_vec());
     }
 
-    fn data(&mut self, now: Time, slot: u32, header: &Header, body: &mut [u8]) {
+    fn data(&mut self, now: Time, slot: u32, header: &Header, body: &mut [u8], opened: Option<Opened>) {
+        let reference = self.reference(slot);
         if !self.may_hold(slot, body.len() + PACKET) {
             self.counts.refused_limit += 1;
             return;
@@ -210,7 +223,12 @@ impl Engine {
             self.fail_all(slot, code::KAD_EXPIRED);
             return;
         }
-        let Ok(range) = connection.session.open(header, body) else {
+        let range = match opened {
+            Some((id, range)) if id == reference => range,
+            // Another connection has its place now: it refuses what was decrypted.
+            _ => connection.session.open(header, body),
+        };
+        let Ok(range) = range else {
             self.counts.refused_security += 1;
             return;
         };
@@ -457,7 +475,7 @@ impl Engine {
                 self.prove(slot);
                 if let Proof::Pending { parked, .. } = old {
                     for (header, mut body) in parked {
-                        self.data(now, slot, &header, &mut body);
+                        self.data(now, slot, &header, &mut body, None);
                     }
                 }
                 debug_assert_eq!(self.keys.get(&(id, address, false)), Some(&slot));

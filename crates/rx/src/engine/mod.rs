@@ -41,6 +41,7 @@
 //! # Absent
 //! Sockets, threads and blocking calls are in other modules.
 
+mod batch;
 mod connection;
 mod input;
 mod output;
@@ -56,6 +57,7 @@ mod tests;
 mod time;
 mod timers;
 
+pub use batch::Arrived;
 pub use output::Datagram;
 pub use program::{Info, Read};
 pub use random::Source;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::{CallId, Config, ConnectionRef, Datagram, Engine, Event, Source, Time};
+use super::{Arrived, CallId, Config, ConnectionRef, Datagram, Engine, Event, Source, Time};
 use crate::block::Slice;
 use crate::code;
 use crate::packet::{Ack, Flags, HEADER, Header, Kind, Reason, Trailer, abort_code};
@@ -102,13 +102,24 @@ impl Net {
             return false;
         };
         self.now = self.now.max(next);
+        let mut batches = [Vec::new(), Vec::new()];
         while let Some(entry) = self.flying.first_entry()
             && entry.key().0 <= self.now
         {
-            let (from, to, mut bytes) = entry.remove();
-            let header = Header::parse(&bytes).unwrap().0;
-            let engine = if to == CLIENT { &mut *client } else { &mut *server };
-            engine.receive(self.now, from, &header, &mut bytes[HEADER..]);
+            let (from, to, bytes) = entry.remove();
+            batches[usize::from(to == CLIENT)].push((from, bytes));
+        }
+        for (engine, batch) in [&mut *server, &mut *client].into_iter().zip(&mut batches) {
+            let arrived = |(from, bytes): &'_ mut (SocketAddrV4, Vec<u8>)| {
+                let header = Header::parse(bytes).unwrap().0;
+                (*from, header, bytes.split_off(HEADER))
+            };
+            let mut parts: Vec<_> = batch.iter_mut().map(arrived).collect();
+            let mut packets: Vec<Arrived<'_>> = parts
+                .iter_mut()
+                .map(|(from, header, body)| Arrived { from: *from, header: *header, body })
+                .collect();
+            engine.receive_all(self.now, &mut packets);
         }
         client.tick(self.now);
         server.tick(self.now);

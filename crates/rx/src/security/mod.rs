@@ -103,6 +103,16 @@ pub trait Session: Send {
     /// [`Error::Security`].
     fn open(&mut self, header: &Header, body: &mut [u8]) -> Result<Range<usize>>;
 
+    /// Whether many packets are opened faster than one.
+    fn gathers(&self) -> bool {
+        false
+    }
+
+    /// Opens packets as [`Session::open`] does. The results are in the order of the packets.
+    fn open_all(&mut self, packets: &mut [(Header, &mut [u8])]) -> Vec<Result<Range<usize>>> {
+        packets.iter_mut().map(|(header, body)| self.open(header, body)).collect()
+    }
+
     /// The server's challenge, or `None` where the class needs no credentials.
     fn challenge(&mut self) -> Option<Vec<u8>>;
 

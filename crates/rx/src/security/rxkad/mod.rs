@@ -95,15 +95,19 @@ impl Shared {
         checksum_of(self.schedule.encrypt_block(self.position(cid, call, seq)))
     }
 
-    /// Sets the checksums of packets. A chain of one block from 0 is the block alone, so the cipher
+    /// The checksums of positions. A chain of one block from 0 is the block alone, so the cipher
     /// takes many at a time.
-    fn set_checksums(&self, packets: &mut [Outgoing]) {
-        let mut blocks: Vec<[u8; 8]> =
-            packets.iter().map(|packet| self.position(packet.cid, packet.call, packet.seq)).collect();
+    fn checksums(&self, mut blocks: Vec<[u8; 8]>) -> impl Iterator<Item = u16> {
         let mut places: Vec<&mut [u8]> = blocks.iter_mut().map(|block| &mut block[..]).collect();
         self.schedule.encrypt_packets([0; 8], &mut places);
-        for (packet, block) in packets.iter_mut().zip(blocks) {
-            packet.checksum = checksum_of(block);
+        blocks.into_iter().map(checksum_of)
+    }
+
+    fn set_checksums(&self, packets: &mut [Outgoing]) {
+        let positions = packets.iter().map(|packet| self.position(packet.cid, packet.call, packet.seq));
+        let checksums = self.checksums(positions.collect());
+        for (packet, checksum) in packets.iter_mut().zip(checksums) {
+            packet.checksum = checksum;
         }
     }
 
@@ -163,9 +167,9 @@ impl Shared {
         if header.checksum != self.checksum(header.cid, header.call, header.seq) {
             return refuse(code::SEALED_INCONSISTENT);
         }
-        let (before, _) = self.overhead();
+        self.check_length(body)?;
         match self.level {
-            Level::Clear => return Ok(0..body.len()),
+            Level::Clear => {}
             Level::Auth => {
                 let Some((block, _)) = body.split_first_chunk_mut::<8>() else {
                     return refuse(code::PACKET_SHORT);
@@ -173,11 +177,27 @@ impl Shared {
                 *block = self.schedule.decrypt_block(*block);
             }
             Level::Crypt => {
-                if body.is_empty() || !body.len().is_multiple_of(8) {
-                    return refuse(code::PACKET_SHORT);
-                }
                 self.schedule.decrypt_pcbc(*self.iv, body);
             }
+        }
+        self.data(header, body)
+    }
+
+    /// Whether a sealed packet may be as long as this one.
+    fn check_length(&self, body: &[u8]) -> Result<()> {
+        let short = match self.level {
+            Level::Clear => false,
+            Level::Auth => body.len() < 8,
+            Level::Crypt => body.is_empty() || !body.len().is_multiple_of(8),
+        };
+        if short { refuse(code::PACKET_SHORT) } else { Ok(()) }
+    }
+
+    /// Where the data of a decrypted packet are.
+    fn data(&self, header: &Header, body: &[u8]) -> Result<Range<usize>> {
+        let (before, _) = self.overhead();
+        if before == 0 {
+            return Ok(0..body.len());
         }
         let first = u32::from_be_bytes([body[0], body[1], body[2], body[3]]);
         if first >> 16 != (header.seq ^ header.call) & 0xffff {
@@ -185,6 +205,27 @@ impl Shared {
         }
         let length = (first & 0xffff) as usize;
         if before + length > body.len() { refuse(code::DATA_LENGTH) } else { Ok(before..before + length) }
+    }
+
+    /// Opens packets of the level `crypt` together.
+    fn open_all(&self, packets: &mut [(Header, &mut [u8])]) -> Vec<Result<Range<usize>>> {
+        if self.level != Level::Crypt {
+            return packets.iter_mut().map(|(header, body)| self.open(header, body)).collect();
+        }
+        let positions = packets.iter().map(|(header, _)| self.position(header.cid, header.call, header.seq));
+        let checksums = self.checksums(positions.collect());
+        let mut results: Vec<Result<()>> = Vec::with_capacity(packets.len());
+        let mut places = Vec::with_capacity(packets.len());
+        for ((header, body), checksum) in packets.iter_mut().zip(checksums) {
+            let genuine = header.checksum == checksum;
+            results.push(if genuine { self.check_length(body) } else { refuse(code::SEALED_INCONSISTENT) });
+            if results.last().is_some_and(Result::is_ok) {
+                places.push(&mut **body);
+            }
+        }
+        self.schedule.decrypt_packets(*self.iv, &mut places);
+        let each = packets.iter().zip(results);
+        each.map(|((header, body), result)| result.and_then(|()| self.data(header, body))).collect()
     }
 
     fn stats(&self, expires: u32) -> debug::Security {
@@ -338,6 +379,17 @@ impl Session for ServerSession {
         }
     }
 
+    fn gathers(&self) -> bool {
+        self.shared.as_ref().is_some_and(|shared| shared.level == Level::Crypt)
+    }
+
+    fn open_all(&mut self, packets: &mut [(Header, &mut [u8])]) -> Vec<Result<Range<usize>>> {
+        match &self.shared {
+            Some(shared) => shared.open_all(packets),
+            None => packets.iter().map(|_| refuse(code::NO_AUTH)).collect(),
+        }
+    }
+
     fn challenge(&mut self) -> Option<Vec<u8>> {
         let mut writer = Writer::new();
         writer.u32(VERSION).u32(self.nonce).u32(self.least as u32).u32(0);
@@ -436,6 +488,14 @@ impl Session for ClientSession {
 
     fn open(&mut self, header: &Header, body: &mut [u8]) -> Result<Range<usize>> {
         self.shared.open(header, body)
+    }
+
+    fn gathers(&self) -> bool {
+        self.shared.level == Level::Crypt
+    }
+
+    fn open_all(&mut self, packets: &mut [(Header, &mut [u8])]) -> Vec<Result<Range<usize>>> {
+        self.shared.open_all(packets)
     }
 
     fn challenge(&mut self) -> Option<Vec<u8>> {

@@ -228,6 +228,48 @@ fn sealed_packets_open() {
     }
 }
 
+/// Goal: packets that are opened together have the results of each alone, good and bad ones.
+#[test]
+fn many_packets_open_as_each_does() {
+    for level in [Level::Clear, Level::Auth, Level::Crypt] {
+        let (mut client, mut server) = pair(level);
+        let mut packets: Vec<_> =
+            (1..=29).map(|seq| outgoing(seq, &vec![seq as u8; 1_412 - seq as usize])).collect();
+        client.seal(&mut packets);
+        assert_eq!((client.gathers(), server.gathers()), (level == Level::Crypt, level == Level::Crypt));
+        let sealed: Vec<(Header, Vec<u8>)> = packets
+            .iter()
+            .enumerate()
+            .map(|(at, packet)| {
+                let (mut header, mut body) = (header(packet), packet.payload.bytes().to_vec());
+                match at % 7 {
+                    3 => header.checksum ^= 1,
+                    4 => body.truncate(at - 1),
+                    5 => body[1] ^= 1,
+                    _ => {}
+                }
+                (header, body)
+            })
+            .collect();
+        let (mut alone, mut together) = (sealed.clone(), sealed);
+        let mut places: Vec<(Header, &mut [u8])> =
+            together.iter_mut().map(|(header, body)| (*header, &mut body[..])).collect();
+        let results = server.open_all(&mut places);
+        assert_eq!(results.len(), alone.len());
+        let mut good = 0;
+        for ((result, (header, body)), (_, other)) in results.into_iter().zip(&mut alone).zip(&together) {
+            match (result, server.open(header, body)) {
+                (Ok(one), Ok(two)) => {
+                    assert_eq!((&other[one.clone()], one), (&body[two.clone()], two));
+                    good += 1;
+                }
+                (one, two) => assert_eq!(refused(one), refused(two)),
+            }
+        }
+        assert!(good >= 17, "{level:?}: {good}");
+    }
+}
+
 /// Goal: a packet that is moved to another place, changed or cut is refused, and does no harm.
 #[test]
 fn forged_packets_are_refused() {
