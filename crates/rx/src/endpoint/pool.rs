@@ -9,6 +9,9 @@
 //! that they pretend to be. Together they have half of the threads. Proven hosts come first, but
 //! for every fourth turn.
 //!
+//! The places in the lines are shared likewise: a line has no more than are free, and strangers have
+//! a quarter of all.
+//!
 //! # Life
 //! Some threads are always there. Others start when a call would wait, and end when they had
 //! nothing to do for a while. [`Pool::stop`] drops the calls that wait.
@@ -91,28 +94,45 @@ struct Waiting<J> {
 struct Lines<J> {
     /// How many calls run at a time, at most.
     limit: usize,
+    /// How many calls wait, at most.
+    most: usize,
     lines: HashMap<Line, Waiting<J>>,
     /// Strangers, and proven hosts.
     turns: [VecDeque<Line>; 2],
     running: [usize; 2],
-    waiting: usize,
+    /// Calls that wait: of strangers, and of proven hosts.
+    waiting: [usize; 2],
     turn: usize,
 }
 
 impl<J> Lines<J> {
-    fn new(limit: usize) -> Lines<J> {
+    fn new(limit: usize, most: usize) -> Lines<J> {
         Lines {
             limit,
+            most,
             lines: HashMap::new(),
             turns: [VecDeque::new(), VecDeque::new()],
             running: [0; 2],
-            waiting: 0,
+            waiting: [0; 2],
             turn: 0,
         }
     }
 
+    /// How many calls wait.
+    fn waiting(&self) -> usize {
+        self.waiting[0] + self.waiting[1]
+    }
+
+    /// Whether a call of a line may wait: a line has no more places than are free.
+    fn may_wait(&self, line: &Line) -> bool {
+        let (strangers, proven) = (self.most / PARTS, self.most - self.most / PARTS);
+        let (class, all) = if line.1 { (1, proven) } else { (0, strangers.max(1)) };
+        let own = self.lines.get(line).map_or(0, |waiting| waiting.jobs.len());
+        own < all.saturating_sub(self.waiting[class])
+    }
+
     fn push(&mut self, line: Line, job: J) {
-        self.waiting += 1;
+        self.waiting[usize::from(line.1)] += 1;
         let waiting = self.lines.entry(line).or_insert_with(|| Waiting {
             jobs: VecDeque::new(),
             running: 0,
@@ -155,7 +175,7 @@ impl<J> Lines<J> {
                 self.turns[class].push_back(line);
             }
             self.running[class] += 1;
-            self.waiting -= 1;
+            self.waiting[class] -= 1;
             return Some((line, job));
         }
         None
@@ -183,7 +203,7 @@ impl<J> Lines<J> {
 
     /// Forgets the calls that wait, and returns them.
     fn clear(&mut self) -> Vec<J> {
-        self.waiting = 0;
+        self.waiting = [0; 2];
         self.turns.iter_mut().for_each(VecDeque::clear);
         let lines = self.lines.values_mut();
         lines
@@ -212,9 +232,8 @@ pub(super) struct Pool {
     work: Condvar,
     /// A thread has ended.
     ended: Condvar,
-    /// Threads that are always there, and calls that may wait.
+    /// Threads that are always there.
     least: usize,
-    most: usize,
 }
 
 /// A call that runs. Its end counts, however it comes.
@@ -237,13 +256,12 @@ impl Pool {
     /// So many threads that are always there, so many at most, and so many calls that may wait.
     pub(super) fn new(least: usize, limit: usize, most: usize) -> Arc<Pool> {
         let least = least.max(1);
-        let lines = Lines::new(limit.max(least));
+        let lines = Lines::new(limit.max(least), most);
         let pool = Arc::new(Pool {
             state: Mutex::new(State { lines, threads: 0, idle: 0, waited: 0, stopped: false }),
             work: Condvar::new(),
             ended: Condvar::new(),
             least,
-            most,
         });
         let mut state = pool.state.lock();
         (0..least).for_each(|_| pool.add(&mut state));
@@ -289,10 +307,11 @@ impl Pool {
     /// Gives a call to a thread. Returns `false` if too many wait.
     pub(super) fn submit(self: &Arc<Pool>, job: Job) -> bool {
         let mut state = self.state.lock();
-        if state.stopped || state.lines.waiting >= self.most {
+        let line = job.line();
+        if state.stopped || !state.lines.may_wait(&line) {
             return false;
         }
-        state.lines.push(job.line(), job);
+        state.lines.push(line, job);
         if state.idle > 0 {
             self.work.notify_one();
         } else {
@@ -321,7 +340,7 @@ impl Pool {
     /// Calls that wait, threads that are idle, calls that ever waited.
     pub(super) fn numbers(&self) -> (u32, u32, u32) {
         let state = self.state.lock();
-        (state.lines.waiting as u32, state.idle as u32, state.waited)
+        (state.lines.waiting() as u32, state.idle as u32, state.waited)
     }
 }
 
@@ -338,7 +357,7 @@ mod tests {
     /// Goal: a host with a thousand calls has a quarter of the threads. The next host's call runs.
     #[test]
     fn a_host_has_a_share() {
-        let mut lines = Lines::new(16);
+        let mut lines = Lines::new(16, 10_000);
         (0..1_000).for_each(|n| lines.push((A, true), n));
         let taken = std::iter::from_fn(|| lines.pop()).count();
         assert_eq!(taken, 4);
@@ -353,7 +372,7 @@ mod tests {
     /// Goal: however many hosts take what they can, a host that has nothing finds a thread.
     #[test]
     fn the_last_threads_are_for_hosts_without() {
-        let mut lines = Lines::new(16);
+        let mut lines = Lines::new(16, 10_000);
         for n in 0..8 {
             (0..100).for_each(|job| lines.push((host(n), true), job));
         }
@@ -367,7 +386,7 @@ mod tests {
     /// share.
     #[test]
     fn strangers_are_apart() {
-        let mut lines = Lines::new(16);
+        let mut lines = Lines::new(16, 10_000);
         for n in 0..100 {
             lines.push((host(n), false), 0);
             lines.push((A, false), 0);
@@ -379,5 +398,24 @@ mod tests {
         assert!(taken[..4].iter().filter(|line| line.1).count() >= 3, "{taken:?}");
         taken.into_iter().for_each(|line| lines.done(line));
         assert_eq!(lines.clear().len() + 12, 204);
+    }
+
+    /// Goal: neither strangers nor greedy hosts take the last place in the queue.
+    #[test]
+    fn a_place_is_left() {
+        let mut lines = Lines::new(16, 100);
+        let fill = |lines: &mut Lines<u32>, line: Line| {
+            let mut count = 0;
+            while lines.may_wait(&line) {
+                lines.push(line, 0);
+                count += 1;
+            }
+            count
+        };
+        assert_eq!((0..100).map(|n| fill(&mut lines, (host(n), false))).sum::<i32>(), 25);
+        assert_eq!(fill(&mut lines, (A, true)), 38);
+        let all: Vec<i32> = (0..5).map(|n| fill(&mut lines, (host(n), true))).collect();
+        assert!(all.iter().all(|count| *count >= 1), "{all:?}");
+        assert!(lines.waiting() <= 100);
     }
 }
