@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::engine::random::Random;
+use crate::engine::shares::Taken;
 
 /// An address of its own for each number.
 fn host(n: u32) -> SocketAddrV4 {
@@ -566,5 +567,114 @@ proptest! {
             prop_assert_eq!(server.counts().debug.calls as usize, calls);
             prop_assert!(server.timer_entries() <= server.connections());
         }
+    }
+}
+
+/// What each host and each class takes is what its connections take, and no limit is exceeded.
+fn check_shares(server: &Engine) {
+    let mut totals = [Taken::default(); 2];
+    let mut hosts: HashMap<Ipv4Addr, [Taken; 2]> = HashMap::new();
+    for connection in server.slots.iter().filter_map(|slot| slot.connection.as_deref()) {
+        let (taken, class) = (connection.measure(), usize::from(connection.proved));
+        assert_eq!(taken, connection.taken);
+        let host = hosts.entry(*connection.address.ip()).or_default();
+        for sum in [&mut totals[class], &mut host[class]] {
+            sum.connections += taken.connections;
+            sum.requests += taken.requests;
+            sum.replies += taken.replies;
+            sum.started += taken.started;
+            sum.calls += taken.calls;
+        }
+    }
+    assert_eq!(totals, server.shared.totals);
+    assert_eq!(hosts.len(), server.hosts.len());
+    for (address, taken) in hosts {
+        let host = server.hosts.get(server.hosts.find(&address).unwrap());
+        assert_eq!(host.uses.each_ref().map(|part| part.taken), taken);
+        let limits = [server.config.bytes_per_host / 4, server.config.bytes_per_host];
+        assert!(taken.iter().zip(limits).all(|(taken, limit)| taken.requests <= limit), "{taken:?}");
+    }
+    let config = &server.config;
+    assert!(totals[0].requests <= config.bytes / 4 && totals[1].requests <= config.bytes);
+    assert!(server.connections() <= config.connections && totals[0].connections <= config.connections / 2);
+}
+
+proptest! {
+    /// Goal: whatever hosts send and programs do, shares are counted rightly, limits hold, and in the
+    /// end nothing is left.
+    #[test]
+    fn shares_are_counted(
+        steps in prop::collection::vec((0u32..60, 0u8..12, 0u32..5, 0usize..1_500), 1..300),
+    ) {
+        let mut server = engine(Config {
+            connections: 24,
+            connections_per_host: 8,
+            bytes: 40_000,
+            bytes_per_host: 16_000,
+            replies: 60_000,
+            replies_per_host: 20_000,
+            calls_per_host: 4,
+            ..Config::default()
+        });
+        let (mut now, mut running) = (Time(1), Vec::new());
+        let mut last: HashMap<SocketAddrV4, Header> = HashMap::new();
+        for (n, what, seq, size) in steps {
+            now = Time(now.0 + 50_000);
+            let from = host(n % 6);
+            let call = 1 + u32::from(what) % 3;
+            let header = Header { cid: n << 2 | seq & 3, ..of(n, call, seq, Flags::default()) };
+            match what {
+                0..=3 => server.receive(now, from, &header, &mut vec![0; size]),
+                4 | 5 => {
+                    let header = Header { flags: Flags::CLIENT.with(Flags::LAST), ..header };
+                    server.receive(now, from, &header, &mut vec![0; size]);
+                }
+                6 => {
+                    let header = Header { kind: Kind::Abort, call: header.call * (seq & 1), ..header };
+                    server.receive(now, from, &header, &mut [0; 4]);
+                }
+                7 | 8 => {
+                    if let Some(packet) = last.get(&from) {
+                        answer(&mut server, now, from, &packet.clone());
+                    }
+                }
+                9 if !running.is_empty() => {
+                    let id: CallId = running.swap_remove(n as usize % running.len());
+                    let _ = server.take(id);
+                    let _ = server.send(id, [Slice::from(vec![0; size * 10])], true);
+                    server.finish(id);
+                }
+                10 if !running.is_empty() => {
+                    let id = running.swap_remove(n as usize % running.len());
+                    server.abort(id, 1);
+                }
+                _ => now = Time(now.0 + u64::from(n) * 100_000),
+            }
+            server.tick(now);
+            running.extend(events(&mut server).into_iter().filter_map(|event| match event {
+                Event::Start(id) => Some(id),
+                _ => None,
+            }));
+            let mut out = Vec::new();
+            server.transmit(now, &mut out);
+            for datagram in out {
+                last.insert(datagram.to, Header::parse(&datagram.head).unwrap().0);
+            }
+            check_shares(&server);
+        }
+        while let Some(next) = server.timer() {
+            prop_assert!(now < Time(10_000_000_000), "something is never forgotten");
+            running.drain(..).for_each(|id| server.finish(id));
+            now = now.max(next);
+            server.tick(now);
+            running.extend(events(&mut server).into_iter().filter_map(|event| match event {
+                Event::Start(id) => Some(id),
+                _ => None,
+            }));
+            sent(&mut server, now);
+        }
+        check_shares(&server);
+        prop_assert_eq!((server.connections(), server.hosts.len(), server.peers.len()), (0, 0, 0));
+        prop_assert!(server.keys.is_empty() && server.timers.is_empty());
     }
 }
