@@ -90,6 +90,23 @@ fn blind_acks_prove_nothing() {
     assert!(sent(&mut server, Time(3)).len() > 4);
 }
 
+/// Goal: a packet that says that everything arrived, and echoes nothing, ends no reply to a stranger.
+#[test]
+fn a_blind_ack_of_all_ends_nothing() {
+    let mut server = engine(Config::default());
+    request(&mut server, Time(1), 1);
+    let [Event::Start(id)] = events(&mut server)[..] else { panic!("no call") };
+    server.send(id, [Slice::from(vec![0; 9])], true).unwrap();
+    server.finish(id);
+    let out = sent(&mut server, Time(1));
+    let all = packet(1, 0, Flags::default(), Kind::AckAll);
+    server.receive(Time(2), CLIENT, &all, &mut []);
+    assert_eq!(server.counts().debug.calls, 1);
+    answer(&mut server, Time(3), CLIENT, &out[0].0);
+    server.receive(Time(4), CLIENT, &all, &mut []);
+    assert_eq!(server.counts().debug.calls, 0);
+}
+
 /// Goal: what one connection has proved helps no forger that names the same address and port.
 #[test]
 fn proof_is_of_a_connection() {
@@ -361,6 +378,7 @@ fn a_replay_moves_nothing() {
         let id = client.start(net.now, connection).unwrap().unwrap();
         client.send(id, [Slice::from(vec![0; 3_000])], true).unwrap();
         let packets = data(&mut client, net.now);
+        let serial = server.debug_connection(0, true).unwrap().serial;
         let (header, body) = &packets[0];
         server.receive(net.now, CLIENT, header, &mut body.clone());
         // The same packet again, and one of the call before.
@@ -378,6 +396,10 @@ fn a_replay_moves_nothing() {
         let (header, body) = &packets[1];
         server.receive(net.now, thief, header, &mut body.clone());
         assert_eq!(!peers(&server).contains(&CLIENT), level > Level::Clear, "{level:?}");
+        assert_eq!(server.shared.totals[1].connections, usize::from(level == Level::Clear));
+        // What was sent to the old address proves nothing of the new one.
+        let before = Header { kind: Kind::Ack, seq: 0, ..*header };
+        server.receive(net.now, thief, &before, &mut echo_of(serial, Reason::REQUESTED));
         assert_eq!(server.shared.totals[1].connections, usize::from(level == Level::Clear));
     }
 }
@@ -436,9 +458,9 @@ fn the_clock_may_change() {
 /// Goal: the list of timers has one entry for each connection, however much traffic there is.
 #[test]
 fn timers_do_not_pile_up() {
-    let mut server = engine(Config::default());
+    let mut server = acquainted(Config::default());
     let mut now = Time(1);
-    for call in 1..2_000 {
+    for call in 2..500 {
         request(&mut server, now, call);
         for event in events(&mut server) {
             if let Event::Start(id) = event {
@@ -446,8 +468,14 @@ fn timers_do_not_pile_up() {
                 server.finish(id);
             }
         }
+        // Then nothing is due until the connection is idle for long.
+        let serial = sent(&mut server, now)[0].0.serial;
+        let ack = Ack { first: 2, ..Ack::parse(&echo_of(serial, Reason::REQUESTED)).unwrap() }
+            .encode(&Trailer { max_mtu: 1444, if_mtu: 1444, window: 32, jumbo: 1 });
+        let header = packet(call, 0, Flags::default(), Kind::Ack);
+        server.receive(now, CLIENT, &header, &mut ack.clone());
         sent(&mut server, now);
-        now = Time(now.0 + 100_000);
+        now = Time(now.0 + 1_000_000);
         server.tick(now);
     }
     assert_eq!((server.timer_entries(), server.connections()), (1, 1));
