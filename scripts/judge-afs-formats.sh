@@ -7,14 +7,18 @@
 # Each DUMP is made anew, directories and access lists included. OpenAFS restores it, its client
 # lists the files, adds and removes names in each directory, and OpenAFS dumps the volume again. The
 # client needs volumes that anonymous users may write to.
+# Then each side judges the other's increments. OpenAFS dumps what its client changed, and we restore
+# that over what we had. We change a volume, and OpenAFS restores our increments over it. Each time,
+# both sides then have the same vnodes, with all attributes.
 set -euo pipefail
 [ $# -ge 1 ] || { sed -n '2,10s/^# //p' "$0" >&2; exit 2; }
 [ -n "${HOST:-}" ] && [ -n "${SERVER:-}" ] || { echo "skipped: HOST and SERVER name no cell"; exit 0; }
 dumps=()
 for dump in "$@"; do dumps+=("$(realpath "$dump")"); done
 cd "$(dirname "$0")/.."
-cargo build -q -p poolhouse-afs --example afsdump
+cargo build -q -p poolhouse-afs --example afsdump --example afsvolume
 afsdump=${CARGO_TARGET_DIR:-$PWD/target}/debug/examples/afsdump
+afsvolume=${CARGO_TARGET_DIR:-$PWD/target}/debug/examples/afsvolume
 work=$(mktemp -d "${TMPDIR:-/tmp}/poolhouse-afs.XXXXXX")
 on() { $HOST "$@"; }
 vos() { on vos "$@" -localauth; }
@@ -47,12 +51,28 @@ umount "$1/mount"
 wait $client || true
 END
 
+# same NAME DUMP OTHER: reports whether two dumps have the same vnodes.
+same() {
+  local count
+  "$afsdump" vnodes <"$2" >"$work/one"
+  "$afsdump" vnodes <"$3" >"$work/other"
+  if diff "$work/one" "$work/other" >"$work/differences"; then
+    count=$(grep -vc / "$work/one")
+    echo "  $1: $count vnodes"
+  else
+    echo "  $1: the vnodes differ"
+    head -20 "$work/differences"
+    status=1
+  fi
+}
+
 status=0
 for dump in "${dumps[@]}"; do
   "$afsdump" rebuild <"$dump" >"$work/new"
   "$afsdump" list <"$work/new" | sort >"$work/made"
   sed -n 's/^l [#%][^ ]* //p' "$work/made" >"$work/mounts"
   vos restore "$SERVER" a judge -file "$work/new" >/dev/null
+  minute=$(date '+%m/%d/%Y %H:%M')
   on bash "$work/client" "$work" || status=1
   # The client shows no sums.
   sed -n 's/^f \([0-7]* [0-9]*\) [0-9]* /f \1 /p; /^d/p' "$work/made" | sort >"$work/expected"
@@ -61,8 +81,22 @@ for dump in "${dumps[@]}"; do
     status=1
   fi
   vos dump judge -file "$work/again" >/dev/null
+  vos dump judge -time "$minute" -file "$work/theirs" >/dev/null
+  vos dump judge -time "$minute" -omitdirs -file "$work/omitted" >/dev/null
   "$afsdump" list <"$work/again" | sort | diff "$work/made" - || status=1
   vos remove "$SERVER" a judge >/dev/null
   echo "$(basename "$dump"): $(wc -l <"$work/made") files"
+  for increment in theirs omitted; do
+    "$afsvolume" apply 0 all "$work/new" "$work/$increment" >"$work/ours"
+    same "$increment, $(stat -c %s "$work/$increment") of $(stat -c %s "$work/again") bytes" "$work/ours" "$work/again"
+  done
+  "$afsvolume" change "$dump" "$work"
+  for increment in all changed; do
+    vos restore "$SERVER" a judge -file "$work/before" >/dev/null
+    vos restore "$SERVER" a judge -overwrite incremental -file "$work/$increment" >/dev/null
+    vos dump judge -file "$work/again" >/dev/null
+    vos remove "$SERVER" a judge >/dev/null
+    same "$increment, $(stat -c %s "$work/$increment") of $(stat -c %s "$work/after") bytes" "$work/after" "$work/again"
+  done
 done
 exit $status

@@ -3,6 +3,8 @@
 //! * `afsdump rebuild <DUMP >NEW` makes each section anew: headers, attributes, access lists, and
 //!   directories from their entries.
 //! * `afsdump list <DUMP` prints each path with its type, mode, size and the sum of its bytes.
+//! * `afsdump vnodes <DUMP` prints each vnode with all attributes and the sum of its bytes, and each
+//!   entry of a directory.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -11,7 +13,7 @@ use std::process::ExitCode;
 use afs::acl::Acl;
 use afs::dir::{Builder, Directory};
 use afs::dump::{Attributes, Event, Reader, VnodeRecord, Writer};
-use afs::types::{Vnode, VnodeType};
+use afs::types::{Unique, Vnode, VnodeType};
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -19,7 +21,8 @@ fn main() -> ExitCode {
     let done = match std::env::args().nth(1).as_deref() {
         Some("rebuild") => rebuild(io::stdin().lock(), io::BufWriter::new(io::stdout().lock())),
         Some("list") => list(io::stdin().lock(), &mut io::stdout().lock()),
-        _ => Err("say `rebuild` or `list`".into()),
+        Some("vnodes") => vnodes(io::stdin().lock(), &mut io::stdout().lock()),
+        _ => Err("say `rebuild`, `list` or `vnodes`".into()),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -91,14 +94,16 @@ fn write_directory(writer: &mut Writer<impl Write>, pending: Pending) -> Result<
     Ok(writer.data(&blob)?)
 }
 
-/// A vnode with what the list needs of its data.
+/// A vnode with what the lists need of its data.
 struct Listed {
+    unique: Unique,
     attributes: Attributes,
     sum: u64,
     data: Vec<u8>,
 }
 
-fn list(from: impl Read, to: &mut impl Write) -> Result<(), Failure> {
+/// The vnodes that are whole in a dump.
+fn read(from: impl Read) -> Result<BTreeMap<Vnode, Listed>, Failure> {
     let mut reader = Reader::new(from);
     let mut all: BTreeMap<Vnode, Listed> = BTreeMap::new();
     let mut last = Vnode(0);
@@ -107,7 +112,8 @@ fn list(from: impl Read, to: &mut impl Write) -> Result<(), Failure> {
             Event::Vnode(record) => {
                 last = record.vnode;
                 if let Some(attributes) = record.attributes {
-                    all.insert(last, Listed { attributes, sum: 0, data: Vec::new() });
+                    let listed = Listed { unique: record.unique, attributes, sum: 0, data: Vec::new() };
+                    all.insert(last, listed);
                 }
             }
             Event::Data(range) => {
@@ -117,14 +123,39 @@ fn list(from: impl Read, to: &mut impl Write) -> Result<(), Failure> {
                     listed.data.extend_from_slice(range);
                 }
             }
-            Event::End => break,
+            Event::End => return Ok(all),
             Event::Header(_) | Event::Volume(_) => {}
         }
     }
+}
+
+fn vnodes(from: impl Read, to: &mut impl Write) -> Result<(), Failure> {
+    for (vnode, Listed { unique, mut attributes, sum, data }) in read(from)? {
+        if attributes.kind != VnodeType::Directory {
+            writeln!(to, "{vnode} {unique} {attributes:?} {sum}")?;
+            continue;
+        }
+        // The same entries may take more or fewer pages.
+        attributes.length = None;
+        let acl = attributes.acl.take().map(|raw| Acl::from_raw(&raw)).transpose()?;
+        writeln!(to, "{vnode} {unique} {attributes:?} {acl:?}")?;
+        let directory = Directory::new(&data)?;
+        let mut entries: Vec<_> = directory.entries().collect();
+        entries.sort();
+        for entry in entries {
+            let name = String::from_utf8_lossy(entry.name);
+            writeln!(to, "{vnode}/{name} {} {}", entry.vnode, entry.unique)?;
+        }
+    }
+    Ok(())
+}
+
+fn list(from: impl Read, to: &mut impl Write) -> Result<(), Failure> {
+    let all = read(from)?;
     let mut todo = vec![(Vnode::ROOT, Vec::new())];
     while let Some((vnode, path)) = todo.pop() {
         let Some(listed) = all.get(&vnode) else { continue };
-        let Listed { attributes, sum, data } = listed;
+        let Listed { attributes, sum, data, .. } = listed;
         let name = String::from_utf8_lossy(&path);
         match attributes.kind {
             VnodeType::File => {

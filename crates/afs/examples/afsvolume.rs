@@ -4,10 +4,14 @@
 //! * `afsvolume apply SINCE all|changed DUMP... >NEW` restores the dumps one after the other into
 //!   one volume, and dumps what changed since `SINCE` (seconds since 1970; 0 is everything). The
 //!   dump has all directories, or only the changed ones.
+//! * `afsvolume change DUMP DIRECTORY` restores a dump, changes files in each directory, and writes
+//!   into DIRECTORY: `before` and `after`, full dumps; `all` and `changed`, increments with all
+//!   directories, and with the changed ones.
 //! * `afsvolume bench FILES BYTES` restores a generated dump with so many files and bytes, dumps it,
 //!   and restores it over itself. It prints the seconds of the processors and of the clock.
 
 use std::io::{self, Write};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
@@ -16,12 +20,13 @@ use afs::acl::Acl;
 use afs::dir::{Builder, Entry};
 use afs::dump::{Attributes, Header, Reader, Span, VnodeRecord, VolumeHeader, Writer};
 use afs::types::{DataVersion, Date, PrincipalId, Unique, Vnode, VnodeType, VolumeId};
-use afs::volume::{DumpScope, dump, dump_size, header, new_volume, restore};
+use afs::volume::{DumpScope, dump, dump_size, header, new_volume, object, restore};
 use dsl::ops::create::Create;
+use ondisk::ObjNum;
 use spa::create::VdevShape;
 use spa::{OpenHead, Spa};
 use testpools::{HookedSource, images, new_pool};
-use zpl::{FileSystem, Policies, Policy};
+use zpl::{DirCookie, DirEntry, FileSystem, FileType, Kind, NewFile, Place, Policies, Policy, Rename};
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -32,6 +37,7 @@ fn main() -> ExitCode {
         ["apply", since, which @ ("all" | "changed"), ref dumps @ ..] => {
             apply(since, which == "changed", dumps)
         }
+        ["change", dump, to] => change(dump.as_ref(), to.as_ref()),
         ["bench", files, bytes] => bench(files, bytes),
         _ => Err("say `apply` or `bench`".into()),
     };
@@ -92,12 +98,99 @@ fn timed<T>(what: &str, run: impl FnOnce() -> Result<T, Failure>) -> Result<T, F
 fn apply(since: &str, omit_unchanged_directories: bool, dumps: &[&str]) -> Result<(), Failure> {
     let volume = Volume::new()?;
     for path in dumps {
-        let mut reader = Reader::new(std::fs::File::open(path)?);
-        restore(&volume.fs, &mut reader, |restored| restored.volume.clone())?;
+        take(&volume.fs, path.as_ref())?;
     }
     let own = header(&volume.fs)?.ok_or("no dump was named")?;
     let scope = DumpScope { since: Date(since.parse()?), omit_unchanged_directories };
     dump(&volume.fs, &own, scope, io::BufWriter::new(io::stdout().lock()))?.flush()?;
+    Ok(())
+}
+
+/// Restores a dump into a volume, and keeps its header.
+fn take(fs: &FileSystem, path: &Path) -> Result<VolumeHeader, Failure> {
+    let mut reader = Reader::new(std::fs::File::open(path)?);
+    Ok(restore(fs, &mut reader, |restored| restored.volume.clone())?.volume)
+}
+
+fn change(from: &Path, to: &Path) -> Result<(), Failure> {
+    let volume = Volume::new()?;
+    let fs = &volume.fs;
+    let own = take(fs, from)?;
+    let write = |name: &str, scope| -> Result<(), Failure> {
+        let file = io::BufWriter::new(std::fs::File::create(to.join(name))?);
+        Ok(dump(fs, &own, scope, file)?.flush()?)
+    };
+    write("before", DumpScope::FULL)?;
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_secs();
+    let since = Date(u32::try_from(now)?);
+    // Each second directory changes, so that some stay.
+    let mut next = Places { vnode: 1 << 20, unique: own.next_unique.0 };
+    for (i, directory) in directories(fs)?.into_iter().enumerate().filter(|(i, _)| i % 2 == 0) {
+        change_in(fs, directory, i, &mut next)?;
+    }
+    write("after", DumpScope::FULL)?;
+    write("all", DumpScope { since, omit_unchanged_directories: false })?;
+    write("changed", DumpScope { since, omit_unchanged_directories: true })
+}
+
+/// All directories, the root first.
+fn directories(fs: &FileSystem) -> Result<Vec<ObjNum>, Failure> {
+    let mut all = vec![fs.root()];
+    let mut at = 0;
+    while let Some(directory) = all.get(at) {
+        for entry in fs.read_dir(*directory, DirCookie(2))? {
+            let entry = entry?;
+            if entry.kind == FileType::Directory {
+                all.push(entry.object);
+            }
+        }
+        at += 1;
+    }
+    Ok(all)
+}
+
+/// Numbers that no vnode has yet.
+struct Places {
+    vnode: u32,
+    unique: u32,
+}
+
+impl Places {
+    fn take(&mut self, directory: bool) -> Place {
+        self.vnode += 2;
+        self.unique += 1;
+        let vnode = Vnode(self.vnode + u32::from(directory));
+        Place { object: object(vnode), generation: self.unique.into() }
+    }
+}
+
+/// Removes, renames, rewrites and makes files in a directory.
+fn change_in(fs: &FileSystem, directory: ObjNum, i: usize, next: &mut Places) -> Result<(), Failure> {
+    let fs = fs.by_afs_user(1);
+    let entries: Vec<DirEntry> = fs.read_dir(directory, DirCookie(2))?.collect::<Result<_, _>>()?;
+    let mut files = entries.iter().filter(|entry| entry.kind == FileType::Regular);
+    if let Some(gone) = files.next()
+        && let Some(object) = fs.unlink(directory, &gone.name)?
+    {
+        fs.reap(object)?;
+        // Its number gets another use at once.
+        let place = Place { object, generation: next.take(false).generation };
+        let new = NewFile::new(Kind::Symlink(b"elsewhere".to_vec()), 0o755);
+        fs.create_at(directory, format!("link {i}").as_bytes(), &new, place)?;
+    }
+    if let Some(moved) = files.next() {
+        let to = format!("moved {i}");
+        fs.rename((directory, &moved.name), (directory, to.as_bytes()), Rename::Replace)?;
+    }
+    if let Some(changed) = files.next() {
+        fs.truncate(changed.object, 10, false)?;
+        fs.write(changed.object, 100_000, b"the end", false)?;
+    }
+    let new = |kind, mode| NewFile { uid: 1, ..NewFile::new(kind, mode) };
+    let name = format!("new {i}");
+    let made = fs.create_at(directory, name.as_bytes(), &new(Kind::Directory, 0o750), next.take(true))?;
+    let file = fs.create_at(made.object, b"file", &new(Kind::Regular, 0o640), next.take(false))?;
+    fs.write(file.object, 0, name.as_bytes(), false)?;
     Ok(())
 }
 

@@ -57,10 +57,8 @@ pub fn dump<W: Write>(fs: &FileSystem, volume: &VolumeHeader, scope: DumpScope, 
     writer.header(&dump_header(volume, scope))?;
     writer.volume(volume)?;
     for directories in [true, false] {
-        for_each(fs, |number, node| {
-            if number.is_directory() != directories {
-                return Ok(());
-            }
+        let wanted = |vnode: Vnode| vnode.is_directory() == directories;
+        for_each(fs, wanted, |number, node| {
             let at = writer.offset();
             let Prepared { record, blob } = vnode_of(fs, number, node, scope, Some(at))?;
             writer.vnode(&record)?;
@@ -82,7 +80,8 @@ pub fn dump<W: Write>(fs: &FileSystem, volume: &VolumeHeader, scope: DumpScope, 
 /// Those of [`dump`], without [`Error::Write`].
 pub fn dump_size(fs: &FileSystem, volume: &VolumeHeader, scope: DumpScope) -> Result<u64> {
     let mut size = crate::dump::dump_size(&dump_header(volume, scope), volume, []);
-    for_each(fs, |number, node| {
+    let every = |_| true;
+    for_each(fs, every, |number, node| {
         let Prepared { record, .. } = vnode_of(fs, number, node, scope, None)?;
         size = size.saturating_add(crate::dump::record_size(&record));
         Ok(())
@@ -101,11 +100,15 @@ fn dump_header(volume: &VolumeHeader, scope: DumpScope) -> Header {
     Header { volume: volume.id, name: volume.name.clone(), spans }
 }
 
-/// Calls `visit` for each vnode, in ascending order.
-fn for_each(fs: &FileSystem, mut visit: impl FnMut(Vnode, &Node) -> Result<()>) -> Result<()> {
+/// Calls `visit` for each wanted vnode, in ascending order.
+fn for_each(
+    fs: &FileSystem,
+    wanted: impl Fn(Vnode) -> bool,
+    mut visit: impl FnMut(Vnode, &Node) -> Result<()>,
+) -> Result<()> {
     for dnode in fs.objset().objects(object(Vnode::ROOT)) {
         let number = dnode.map_err(zpl::Error::Dmu)?.object();
-        let Some(vnode) = vnode(number) else { continue };
+        let Some(vnode) = vnode(number).filter(|vnode| wanted(*vnode)) else { continue };
         let node = match fs.node(number) {
             // An object of the file system itself.
             Err(zpl::Error::NoFile { .. }) => continue,
