@@ -3,8 +3,8 @@
 //! * `afsdump rebuild <DUMP >NEW` makes each section anew: headers, attributes, access lists, and
 //!   directories from their entries.
 //! * `afsdump list <DUMP` prints each path with its type, mode, size and the sum of its bytes.
-//! * `afsdump vnodes <DUMP` prints each vnode with all attributes and the sum of its bytes, and each
-//!   entry of a directory.
+//! * `afsdump vnodes <DUMP` prints each vnode with all attributes and the sum of its bytes, and
+//!   each entry of a directory.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};

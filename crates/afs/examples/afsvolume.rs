@@ -7,8 +7,8 @@
 //! * `afsvolume change DUMP DIRECTORY` restores a dump, changes files in each directory, and writes
 //!   into DIRECTORY: `before` and `after`, full dumps; `all` and `changed`, increments with all
 //!   directories, and with the changed ones.
-//! * `afsvolume bench FILES BYTES` restores a generated dump with so many files and bytes, dumps it,
-//!   and restores it over itself. It prints the seconds of the processors and of the clock.
+//! * `afsvolume bench FILES BYTES` restores a generated dump with so many files and bytes, dumps
+//!   it, and restores it over itself. It prints the seconds of the processors and of the clock.
 
 use std::io::{self, Write};
 use std::path::Path;

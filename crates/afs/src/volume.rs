@@ -10,8 +10,9 @@
 //! Until then the caller shows the file system to no other user. After an error it rolls the file
 //! system back to a snapshot, or destroys a new one.
 //!
-//! A dump is full or incremental ([`DumpScope`]). What is served as a volume may be a snapshot, with
-//! another id, name and type than those that are stored. So the caller gives the header of a dump.
+//! A dump is full or incremental ([`DumpScope`]). What is served as a volume may be a snapshot,
+//! with another id, name and type than those that are stored. So the caller gives the header of a
+//! dump.
 //!
 //! # Absent
 //! * Files that another front end creates: they have numbers that no vnode of their type may have.

@@ -8,7 +8,8 @@
 //!
 //! A planted file replaces the file that has its object. The old one is freed, and the new one is
 //! made in the same transaction. Only a directory of the same generation stays, because most of its
-//! entries stay: its attributes are changed, and [`FileSystem::plant_entries`] changes what differs.
+//! entries stay. Its attributes are changed, and [`FileSystem::plant_entries`] changes the entries
+//! that differ.
 //!
 //! # Crash
 //! Each call is a transaction or several. The caller needs a snapshot to return to.

@@ -15,17 +15,17 @@ const SINCE: DumpScope = DumpScope { since: Date(THEN as u32), omit_unchanged_di
 const CHANGED: DumpScope = DumpScope { omit_unchanged_directories: true, ..SINCE };
 
 /// A vnode that is only named.
-fn named(vnode: u32, unique: u32) -> Made {
+pub(super) fn named(vnode: u32, unique: u32) -> Made {
     (VnodeRecord { vnode: Vnode(vnode), unique: Unique(unique), attributes: None }, Vec::new())
 }
 
 /// The dump that only names each vnode.
-fn all_named(vnodes: &[Made]) -> Vec<Made> {
+pub(super) fn all_named(vnodes: &[Made]) -> Vec<Made> {
     vnodes.iter().map(|(record, _)| named(record.vnode.0, record.unique.0)).collect()
 }
 
 /// What a dump makes of a volume that had the contents of another one.
-fn merged(old: &[u8], new: &[u8]) -> BTreeMap<Vnode, Made> {
+pub(super) fn merged(old: &[u8], new: &[u8]) -> BTreeMap<Vnode, Made> {
     let old = parse(old);
     let mut all = parse(new);
     for (vnode, made) in &mut all {
