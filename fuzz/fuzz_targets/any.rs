@@ -10,7 +10,8 @@ static TARGET: LazyLock<fn(&[u8])> = LazyLock::new(|| {
     let name = std::env::var("FUZZ_TARGET").unwrap_or_default();
     let pool: Target = ("open_pool", sim::open::pool);
     let receive: Target = ("receive", sim::receives::stream);
-    let found = DECODERS.iter().chain([&pool, &receive]).find(|(of, _)| *of == name);
+    let restore: Target = ("afs_restore", sim::restores::increment);
+    let found = DECODERS.iter().chain([&pool, &receive, &restore]).find(|(of, _)| *of == name);
     found.unwrap_or_else(|| panic!("FUZZ_TARGET names no fuzz target: '{name}'")).1
 });
 

@@ -19,6 +19,10 @@ fn main() -> std::io::Result<()> {
     for (i, seed) in fuzzing::stream::snapshots().iter().enumerate() {
         fs::write(dir.join(format!("seed-{i:03}")), seed)?;
     }
+    let dir = directory(&to, "afs_restore")?;
+    for (i, seed) in fuzzing::afs::dumps().iter().enumerate() {
+        fs::write(dir.join(format!("seed-{i:03}")), seed)?;
+    }
     // Scripts of changes to a whole pool, of one to ten steps with random bytes.
     let dir = directory(&to, "open_pool")?;
     let mut rng = Rng::new(0);

@@ -9,6 +9,7 @@
 //! | [`open`] | read-only | wrong blocks with right checksums |
 //! | [`logs`] | before a replay | wrong records in intent logs |
 //! | [`receives`] | written | wrong records in streams with right checksums |
+//! | [`restores`] | written | dumps of AFS volumes with any bytes |
 //! | [`crash`] | written | a crash at any moment, then a new import |
 //! | [`faults`] | written | device failures up to the redundancy, and one more |
 //! | [`soak`] | written | a long life of all kinds of operations |
@@ -21,6 +22,7 @@ pub mod faults;
 pub mod logs;
 pub mod open;
 pub mod receives;
+pub mod restores;
 pub mod soak;
 
 /// An error with its causes.

@@ -7,4 +7,5 @@ mod logs;
 mod open;
 mod receives;
 mod redundancy;
+mod restores;
 mod soak;

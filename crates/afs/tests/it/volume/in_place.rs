@@ -7,7 +7,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use super::*;
 use afs::types::VolumeType;
 use afs::volume::restored_header;
-use zpl::{Kind, NewFile, Place, Rename};
+use zpl::{Kind, NewFile, Place, Rename, SpaceKind};
 
 /// Since when the tests change volumes. All times of [`small`] are before.
 const THEN: u64 = 2_500_000;
@@ -291,6 +291,34 @@ fn removed_files() {
     assert!(rig.fs.node(removed).is_ok() && !made.contains_key(&Vnode(4)));
     rig.restore(&write(&small())).unwrap();
     assert_same(&parse(&rig.dump(DumpScope::FULL)), &parse(&write(&small())));
+    rig.end();
+}
+
+/// Goal: files that get other owners in place are counted for these, and not for the former ones.
+#[test]
+fn owners_are_counted() {
+    let rig = rig();
+    let owned = |all: &mut [Made], owner| {
+        for (record, _) in all {
+            record.attributes.as_mut().unwrap().owner = PrincipalId(owner);
+        }
+    };
+    let mut vnodes = small();
+    owned(&mut vnodes, 50);
+    rig.restore(&write(&vnodes)).unwrap();
+    rig.fs.sync().unwrap();
+    let counted = || {
+        let all = rig.fs.space(SpaceKind::UserObjUsed).unwrap().into_iter();
+        let mut all: Vec<(u64, u64)> = all.map(|space| (space.id.0, space.value)).collect();
+        all.sort_unstable();
+        all
+    };
+    assert!(rig.fs.is_counted());
+    assert_eq!(counted(), [(50, 304)]);
+    owned(&mut vnodes[2..300], 51);
+    rig.restore(&write(&vnodes)).unwrap();
+    rig.fs.sync().unwrap();
+    assert_eq!(counted(), [(50, 6), (51, 298)]);
     rig.end();
 }
 
