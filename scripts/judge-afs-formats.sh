@@ -21,14 +21,18 @@ afsdump=${CARGO_TARGET_DIR:-$PWD/target}/debug/examples/afsdump
 afsvolume=${CARGO_TARGET_DIR:-$PWD/target}/debug/examples/afsvolume
 work=$(mktemp -d "${TMPDIR:-/tmp}/poolhouse-afs.XXXXXX")
 on() { $HOST "$@"; }
-vos() { on vos "$@" -localauth; }
+# Its commands speak where nothing is wrong.
+vos() {
+  on vos "$@" -localauth >"$work/vos" 2>&1 || { cat "$work/vos"; return 1; }
+}
 cleanup() {
   vos remove "$SERVER" a judge >/dev/null 2>&1 || true
   rm -rf --one-file-system "$work"
 }
 trap cleanup EXIT
 
-# Runs on the host: mounts the cell, lists the volume as `afsdump list` does, and changes it.
+# Runs on the host: mounts the cell, lists the volume as `afsdump list` does, and changes it. With
+# `now`, files of each second directory are different afterwards.
 cat >"$work/client" <<'END'
 set -eu
 mkdir -p "$1/mount"
@@ -37,11 +41,22 @@ client=$!
 top=$1/mount/.:mount/$(cat /etc/openafs/ThisCell):judge
 for i in $(seq 120); do ls "$top" >/dev/null 2>&1 && break; sleep 0.5; done
 cd "$top"
-# Mount points lead to other volumes.
+# Mount points lead to other volumes. Those that the cell lacks are errors.
 mapfile -t skip < <(while read -r path; do printf '%s\n' -path "$path" -prune -o; done <"$1/mounts")
-find . "${skip[@]}" -type d -printf 'd %m %p\n' -o -type f -printf 'f %m %s %p\n' | sort >"$1/seen"
-find . "${skip[@]}" -type d -print >"$1/directories"
+find . "${skip[@]}" -type d -printf 'd %m %p\n' -o -type f -printf 'f %m %s %p\n' 2>"$1/errors" | sort >"$1/seen"
+find . "${skip[@]}" -type d -print >"$1/directories" 2>"$1/errors" || grep -v 'No such device' "$1/errors" || true
+keep=${2:-}
 while read -r directory; do
+  if [ -n "$keep" ]; then
+    if [ "$keep" = later ]; then keep=now; continue; fi
+    keep=later
+    first=$(find "$directory" -maxdepth 1 -type f 2>"$1/errors" | sort | head -1)
+    [ -z "$first" ] || mv "$first" "$directory/file that moved"
+    mkdir "$directory/new directory"
+    echo new >"$directory/new directory/file"
+    ln -s elsewhere "$directory/new link"
+    continue
+  fi
   name=$directory/$(printf 'n%.0s' $(seq 100))
   for i in 1 2 3 4 5; do : >"$name$i"; done
   rm "$name"[1-5]
@@ -71,8 +86,7 @@ for dump in "${dumps[@]}"; do
   "$afsdump" rebuild <"$dump" >"$work/new"
   "$afsdump" list <"$work/new" | sort >"$work/made"
   sed -n 's/^l [#%][^ ]* //p' "$work/made" >"$work/mounts"
-  vos restore "$SERVER" a judge -file "$work/new" >/dev/null
-  minute=$(date '+%m/%d/%Y %H:%M')
+  vos restore "$SERVER" a judge -file "$work/new"
   on bash "$work/client" "$work" || status=1
   # The client shows no sums.
   sed -n 's/^f \([0-7]* [0-9]*\) [0-9]* /f \1 /p; /^d/p' "$work/made" | sort >"$work/expected"
@@ -80,11 +94,16 @@ for dump in "${dumps[@]}"; do
     head -20 "$work/differences"
     status=1
   fi
-  vos dump judge -file "$work/again" >/dev/null
-  vos dump judge -time "$minute" -file "$work/theirs" >/dev/null
-  vos dump judge -time "$minute" -omitdirs -file "$work/omitted" >/dev/null
+  vos dump judge -file "$work/again"
   "$afsdump" list <"$work/again" | sort | diff "$work/made" - || status=1
-  vos remove "$SERVER" a judge >/dev/null
+  vos remove "$SERVER" a judge
+  vos restore "$SERVER" a judge -file "$work/new"
+  minute=$(date '+%m/%d/%Y %H:%M')
+  on bash "$work/client" "$work" now || status=1
+  vos dump judge -file "$work/again"
+  vos dump judge -time "$minute" -file "$work/theirs"
+  vos dump judge -time "$minute" -omitdirs -file "$work/omitted"
+  vos remove "$SERVER" a judge
   echo "$(basename "$dump"): $(wc -l <"$work/made") files"
   for increment in theirs omitted; do
     "$afsvolume" apply 0 all "$work/new" "$work/$increment" >"$work/ours"
@@ -92,10 +111,10 @@ for dump in "${dumps[@]}"; do
   done
   "$afsvolume" change "$dump" "$work"
   for increment in all changed; do
-    vos restore "$SERVER" a judge -file "$work/before" >/dev/null
-    vos restore "$SERVER" a judge -overwrite incremental -file "$work/$increment" >/dev/null
-    vos dump judge -file "$work/again" >/dev/null
-    vos remove "$SERVER" a judge >/dev/null
+    vos restore "$SERVER" a judge -file "$work/before"
+    vos restore "$SERVER" a judge -overwrite incremental -file "$work/$increment"
+    vos dump judge -file "$work/again"
+    vos remove "$SERVER" a judge
     same "$increment, $(stat -c %s "$work/$increment") of $(stat -c %s "$work/after") bytes" "$work/after" "$work/again"
   done
 done

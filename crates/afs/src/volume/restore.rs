@@ -59,7 +59,8 @@ pub fn restored_header(own: &VolumeHeader, dump: &VolumeHeader) -> VolumeHeader 
 /// names stays. All other vnodes of the volume are deleted. So a full dump replaces all contents.
 /// At the end the vnodes must be a tree.
 ///
-/// No other thread may use the file system meanwhile.
+/// No other thread may use the file system meanwhile. The changes are on disk with their txgs, for
+/// which [`FileSystem::sync`] waits.
 ///
 /// # Errors
 /// The contents are then neither the old nor the new ones, and the header is the old one. The
