@@ -327,6 +327,12 @@ impl CallBacks {
         host.forget_promises();
     }
 
+    /// Does all of the thread's work, as if it were this time.
+    #[cfg(test)]
+    pub(super) fn maintain(&self, now: Instant) {
+        self.shared.maintain(now, true);
+    }
+
     /// How many promises there are. Some may have ended already.
     pub fn count(&self) -> usize {
         self.shared.total.load(Ordering::Relaxed)

@@ -354,6 +354,12 @@ impl Hosts {
         self.count.load(Ordering::Relaxed)
     }
 
+    /// How many threads talk to hosts, or wait for that.
+    #[cfg(test)]
+    pub(super) fn talks(&self) -> usize {
+        self.talking.load(Ordering::Relaxed)
+    }
+
     fn shard(&self, peer: SocketAddrV4) -> &RwLock<HashMap<SocketAddrV4, Arc<Host>>> {
         let mixed = (peer.ip().to_bits() ^ u32::from(peer.port())).wrapping_mul(0x9e37_79b1);
         &self.by_peer[(mixed >> 26) as usize % SHARDS]

@@ -28,6 +28,8 @@ pub mod header;
 pub mod hosts;
 pub mod locks;
 pub mod store;
+#[cfg(test)]
+mod tests;
 pub mod vnode;
 pub mod volserver;
 pub mod volume;
