@@ -3,7 +3,7 @@ mod location;
 mod servers;
 
 use std::net::{Ipv4Addr, SocketAddrV4};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -60,7 +60,10 @@ fn database(at: SocketAddrV4, service: u16, kvno: i32, answer: Answer) -> (Endpo
 }
 
 fn databases(service: u16, keys: Keys, addresses: &[SocketAddrV4]) -> Databases {
-    let endpoint = Arc::new(Endpoint::bind(LOCAL, rx::Options::default()).unwrap());
+    // Endpoints that are bound in the same second number their connections alike. So there is one.
+    static ENDPOINT: OnceLock<Arc<Endpoint>> = OnceLock::new();
+    let endpoint = ENDPOINT.get_or_init(|| Arc::new(Endpoint::bind(LOCAL, rx::Options::default()).unwrap()));
+    let endpoint = Arc::clone(endpoint);
     let mut databases = Databases::new("test", endpoint, service, Arc::new(keys), Level::Crypt, addresses);
     databases.set_times(Duration::from_secs(10), Duration::from_secs(5));
     databases
