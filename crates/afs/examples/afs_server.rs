@@ -72,11 +72,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let partition = Partition::begin(PartitionId(0), pool.clone(), "afs/vicepa")?;
     let keys = Arc::new(Keys::of_file(keys)?);
-    let server = Server::start(
-        Options::new(address, keys, cell.clone(), Uuid([7; 16])),
-        vec![partition],
-        Arc::new(Nobody),
-    )?;
+    let options = Options::new(address, keys, cell.clone(), Uuid([7; 16]));
+    let server = Server::start(options, Arc::new(Nobody))?;
+    server.add(partition)?;
     std::io::stdin().read_to_end(&mut Vec::new())?;
     drop(server);
     pool.export()?;

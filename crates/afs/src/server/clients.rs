@@ -134,6 +134,14 @@ impl RxClients {
         let _ = self.endpoint.set(Arc::downgrade(endpoint));
     }
 
+    /// Closes all connections. A connection keeps the endpoint's services alive, which own these
+    /// calls, so the end of a server needs this.
+    pub fn close(&self) {
+        for shard in &self.shards {
+            shard.lock().clear();
+        }
+    }
+
     fn shard(&self, peer: SocketAddrV4) -> &Mutex<HashMap<SocketAddrV4, Vec<Arc<Line>>>> {
         let mixed = (peer.ip().to_bits() ^ u32::from(peer.port())).wrapping_mul(0x9e37_79b1);
         &self.shards[(mixed >> 28) as usize % SHARDS]

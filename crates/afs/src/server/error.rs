@@ -1,5 +1,6 @@
 //! Why a volume can't be served.
 
+use crate::partition::PartitionId;
 use crate::types::VolumeId;
 
 /// Why a volume or partition can't be used.
@@ -22,6 +23,12 @@ pub enum Error {
     Header {
         /// The volume.
         volume: VolumeId,
+    },
+    /// The server has a partition of this number.
+    #[error("{partition} is served already; choose another letter")]
+    Exists {
+        /// The partition.
+        partition: PartitionId,
     },
     /// The files of a volume are in use.
     #[error("volume {volume} is in use")]

@@ -42,7 +42,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, RwLock};
 use rx::Endpoint;
 use rx::engine::Info;
 use rx::security::rxkad::{self, Keys, SUPERUSER};
@@ -126,7 +126,7 @@ pub struct Core {
     /// All volumes.
     pub table: Table,
     /// All partitions.
-    pub partitions: Vec<Arc<Partition>>,
+    partitions: RwLock<Vec<Arc<Partition>>>,
     /// The promises to clients.
     pub callbacks: CallBacks,
     /// The clients.
@@ -175,9 +175,14 @@ impl Core {
         })
     }
 
+    /// All partitions, by their numbers.
+    pub fn partitions(&self) -> Vec<Arc<Partition>> {
+        self.partitions.read().clone()
+    }
+
     /// The partition of this number.
-    pub fn partition(&self, id: PartitionId) -> Option<&Arc<Partition>> {
-        self.partitions.iter().find(|partition| partition.id == id)
+    pub fn partition(&self, id: PartitionId) -> Option<Arc<Partition>> {
+        self.partitions.read().iter().find(|partition| partition.id == id).cloned()
     }
 
     /// Adds a volume to the table. `None`: there is one of this number.
@@ -189,38 +194,25 @@ impl Core {
         self.table.add(Arc::clone(&volume)).then_some(volume)
     }
 
-    /// Fills the table.
-    fn load(&self) -> Result<()> {
-        for partition in &self.partitions {
-            let contents = partition.contents()?;
-            for (dataset, error) in contents.failures {
-                tracing::error!(
-                    dataset,
-                    error = chain(&error),
-                    "a volume can't be served: its dataset can't be read"
-                );
-            }
-            for found in contents.volumes {
-                if self.add(partition, found).is_none() {
-                    tracing::error!(?found, partition = %partition.id, "another partition has this volume");
-                }
+    /// Adds the volumes of a partition to the table, and brings those in order that a crash left
+    /// half-made.
+    fn load(&self, partition: &Arc<Partition>) -> Result<()> {
+        let contents = partition.contents()?;
+        for (dataset, error) in contents.failures {
+            let error = chain(&error);
+            tracing::error!(dataset, error, "a volume can't be served: its dataset can't be read");
+        }
+        for found in contents.volumes {
+            let Some(volume) = self.add(partition, found) else {
+                tracing::error!(?found, partition = %partition.id, "another partition has this volume");
+                continue;
+            };
+            if let Err(error) = self.clean_one(&volume) {
+                let (volume, error) = (volume.id.0, chain(&error));
+                tracing::error!(volume, error, "the volume can't be brought in order");
             }
         }
         Ok(())
-    }
-
-    /// Brings volumes in order that a crash left half-made: a restore is undone, and a volume that
-    /// was not complete is destroyed.
-    fn clean(&self) {
-        for volume in self.table.all() {
-            if let Err(error) = self.clean_one(&volume) {
-                tracing::error!(
-                    volume = volume.id.0,
-                    error = chain(&error),
-                    "the volume can't be brought in order"
-                );
-            }
-        }
     }
 
     fn clean_one(&self, volume: &Volume) -> Result<()> {
@@ -279,26 +271,34 @@ impl Core {
         volume.set_service(volume::Service::Unknown);
     }
 
-    /// Closes all volumes.
-    fn close(&self) {
+    /// Closes the volumes of a partition.
+    ///
+    /// # Errors
+    /// [`Error::Busy`]: a transaction has one of them. The others are closed, and are not served.
+    fn close(&self, partition: &Partition) -> Result<()> {
+        let mut closed = Ok(());
         for volume in self.table.all() {
-            volume.set_service(volume::Service::Offline);
-            if let Err(error) = volume.exclusively(|| Ok(())) {
-                tracing::error!(volume = volume.id.0, error = chain(&error), "the volume can't be closed");
+            if volume.partition.id != partition.id {
                 continue;
             }
-        }
-        for partition in &self.partitions {
-            if let Err(error) = partition.end() {
-                tracing::error!(partition = %partition.id, error = chain(&error), "the partition can't be marked as closed");
+            volume.set_service(volume::Service::Offline);
+            match volume.exclusively(|| Ok(())) {
+                Ok(()) => self.table.remove(volume.id),
+                Err(error) => {
+                    let (volume, error) = (volume.id.0, chain(&error));
+                    tracing::error!(volume, error, "the volume can't be closed");
+                    closed = closed.and(Err(Error::Busy { volume: crate::types::VolumeId(volume) }));
+                }
             }
         }
+        closed.and_then(|()| partition.end())
     }
 }
 
 /// A running server. Dropping it closes all volumes.
 pub struct Server {
     core: Arc<Core>,
+    clients: Arc<RxClients>,
     files: Option<Arc<Endpoint>>,
     volumes: Option<Arc<Endpoint>>,
     ticker: Option<JoinHandle<()>>,
@@ -312,22 +312,17 @@ struct Stop {
 }
 
 impl Server {
-    /// Starts a server of these partitions.
+    /// Starts a server, which has no partition yet.
     ///
     /// # Errors
-    /// * [`Error::Pool`]: a partition can't be read.
-    /// * [`Error::Rx`]: an address can't be bound.
-    pub fn start(
-        options: Options,
-        partitions: Vec<Arc<Partition>>,
-        protection: Arc<dyn Protection>,
-    ) -> Result<Self> {
+    /// [`Error::Rx`]: an address can't be bound, or a thread not started.
+    pub fn start(options: Options, protection: Arc<dyn Protection>) -> Result<Self> {
         let clients = Arc::new(RxClients::new(options.uuid));
         let hosts = Arc::new(Hosts::new(Arc::clone(&clients) as Arc<_>, options.hosts));
         let system = |source| Error::Rx(rx::Error::Socket { source });
         let core = Arc::new(Core {
             table: Table::default(),
-            partitions,
+            partitions: RwLock::default(),
             callbacks: CallBacks::start(Arc::clone(&hosts), options.promises).map_err(system)?,
             hosts,
             protection,
@@ -338,8 +333,6 @@ impl Server {
             superusers: options.superusers,
             outward: OnceLock::new(),
         });
-        core.load()?;
-        core.clean();
         let classes: Vec<Arc<dyn Class>> =
             vec![Arc::new(Null), Arc::new(rxkad::Server::new(options.keys, Level::Clear))];
         let endpoint = |port, shards, service: (u16, Arc<dyn rx::Service>)| {
@@ -360,7 +353,40 @@ impl Server {
             let thread = std::thread::Builder::new().name("afs-ticker".into());
             thread.spawn(move || run_ticker(&core, &stop)).map_err(system)?
         };
-        Ok(Self { core, files: Some(files), volumes: Some(volumes), ticker: Some(ticker), stop })
+        Ok(Self { core, clients, files: Some(files), volumes: Some(volumes), ticker: Some(ticker), stop })
+    }
+
+    /// Serves a partition too.
+    ///
+    /// # Errors
+    /// * [`Error::Exists`]: the server has a partition of this number.
+    /// * [`Error::Pool`]: the partition can't be read.
+    pub fn add(&self, partition: Arc<Partition>) -> Result<()> {
+        {
+            let mut partitions = self.core.partitions.write();
+            if partitions.iter().any(|other| other.id == partition.id) {
+                return Err(Error::Exists { partition: partition.id });
+            }
+            partitions.push(Arc::clone(&partition));
+            partitions.sort_unstable_by_key(|partition| partition.id);
+        }
+        self.core.load(&partition).inspect_err(|_| self.forget(partition.id))
+    }
+
+    /// Serves a partition no more. Its volumes are closed, so that its pool can be exported.
+    ///
+    /// # Errors
+    /// * [`Error::Busy`]: a transaction has a volume. Try again when it has ended.
+    /// * [`Error::Pool`]: the state of the partition can't be stored.
+    pub fn remove(&self, id: PartitionId) -> Result<()> {
+        let Some(partition) = self.core.partition(id) else { return Ok(()) };
+        self.core.close(&partition)?;
+        self.forget(id);
+        Ok(())
+    }
+
+    fn forget(&self, id: PartitionId) {
+        self.core.partitions.write().retain(|partition| partition.id != id);
     }
 
     /// What the services share.
@@ -400,6 +426,12 @@ impl Drop for Server {
         // No call runs after this.
         drop(self.files.take());
         drop(self.volumes.take());
-        self.core.close();
+        self.clients.close();
+        for partition in self.core.partitions() {
+            if let Err(error) = self.core.close(&partition) {
+                let error = chain(&error);
+                tracing::error!(partition = %partition.id, error, "the partition can't be closed");
+            }
+        }
     }
 }

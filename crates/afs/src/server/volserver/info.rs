@@ -176,17 +176,18 @@ impl VolumeServer {
 
     pub(super) fn list_partitions(&self) -> [i32; 26] {
         let mut all = [-1; 26];
-        let numbers = self.core.partitions.iter().map(|partition| partition.id.0).filter(|id| *id < 26);
+        let partitions = self.core.partitions();
+        let numbers = partitions.iter().map(|partition| partition.id.0).filter(|id| *id < 26);
         all.iter_mut().zip(numbers).for_each(|(place, id)| *place = id.into());
         all
     }
 
     pub(super) fn x_list_partitions(&self) -> List<i32, MAX_PARTITIONS> {
-        let all = self.core.partitions.iter().map(|partition| partition.id.0.into()).collect();
+        let all = self.core.partitions().iter().map(|partition| partition.id.0.into()).collect();
         List::new(all).expect("a server has as many partitions at most")
     }
 
-    fn named_partition(&self, name: &[u8]) -> Outcome<(&Arc<Store>, Space)> {
+    fn named_partition(&self, name: &[u8]) -> Outcome<(Arc<Store>, Space)> {
         let id = std::str::from_utf8(name).ok().and_then(PartitionId::parse);
         let partition = id.and_then(|id| self.core.partition(id)).ok_or(volser::VOLSERILLEGAL_PARTITION)?;
         let space = partition.space().map_err(|error| {

@@ -186,7 +186,7 @@ impl VolumeServer {
         found.ok_or(code::VNOVOL)
     }
 
-    fn partition(&self, number: i32) -> Outcome<&Arc<super::store::Partition>> {
+    fn partition(&self, number: i32) -> Outcome<Arc<super::store::Partition>> {
         let id = PartitionId::from_number(number).ok_or(volser::VOLSERILLEGAL_PARTITION)?;
         self.core.partition(id).ok_or(volser::VOLSERILLEGAL_PARTITION)
     }
@@ -285,9 +285,12 @@ fn failed(volume: &Volume, error: &Error) -> i32 {
     match error {
         Error::Busy { .. } => volser::VOLSERVOLBUSY,
         Error::Header { .. } | Error::Malformed => code::VSALVAGE,
-        Error::Pool(_) | Error::Files(_) | Error::Format(_) | Error::Rx(_) | Error::Config { .. } => {
-            errno::EIO
-        }
+        Error::Exists { .. }
+        | Error::Pool(_)
+        | Error::Files(_)
+        | Error::Format(_)
+        | Error::Rx(_)
+        | Error::Config { .. } => errno::EIO,
     }
 }
 

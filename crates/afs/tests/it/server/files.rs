@@ -224,7 +224,7 @@ fn quotas() {
     };
     assert_eq!(used(), (100, 2));
     let file = client.create(root(VOLUME), "f").unwrap().fid;
-    assert_eq!(client.store(file, 0, &[7; 98 << 10], 0).err(), Some(code::VOVERQUOTA));
+    assert_eq!(client.store(file, 0, &[7; 99 << 10], 0).err(), Some(code::VOVERQUOTA));
     assert_eq!(client.version(file), 0);
     client.store(file, 0, &[7; 97 << 10], 0).unwrap();
     assert_eq!(used(), (100, 99));

@@ -76,6 +76,7 @@ impl Protection for Users {
         let id = |name: &Vec<u8>| match name.as_slice() {
             b"alice" => ALICE,
             b"bob" => BOB,
+            b"admins" => PrincipalId::ADMINISTRATORS,
             b"system:anyuser" => PrincipalId::ANYUSER,
             _ => PrincipalId::ANONYMOUS,
         };
@@ -120,7 +121,9 @@ impl Rig {
             volume_port: 0,
             ..Options::new(Ipv4Addr::LOCALHOST, Arc::clone(&self.keys), "test".into(), Uuid([1; 16]))
         };
-        self.server = Some(Server::start(options, vec![partition], Arc::new(Users)).unwrap());
+        let server = Server::start(options, Arc::new(Users)).unwrap();
+        server.add(partition).unwrap();
+        self.server = Some(server);
     }
 
     pub fn stop(&mut self) {

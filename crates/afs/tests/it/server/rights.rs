@@ -28,7 +28,7 @@ fn rights() {
     let rig = Rig::new();
     rig.volume(VOLUME, "v");
     let alice = rig.client(Some("alice"));
-    let with = |text: &str, bits: u32| directory(&rig, text, &format!("1\n0\nalice\t{bits}\n"));
+    let with = |text: &str, bits: u32| directory(&rig, text, &format!("2\n0\nadmins\t127\nalice\t{bits}\n"));
     let (r, w, i, l, d, k) =
         (with("r", 1), with("w", 2), with("i", 4), with("l", 8), with("d", 16), with("k", 32));
     // Looking: the status of a directory is for anyone, its pages need `l`.

@@ -120,6 +120,7 @@ fn dumps_and_restores() {
     let file = client.create(root(VOLUME), "f").unwrap().fid;
     client.store(file, 0, b"contents", 8).unwrap();
     let dir = client.make_dir(root(VOLUME), "d").unwrap().fid;
+    client.create(root(OTHER), "first").unwrap();
     let kept = client.create(root(OTHER), "kept").unwrap().fid;
     let dump = operator.dump(VOLUME, 0);
     let transaction = operator.begin(VOLUME, attach::BUSY).unwrap();
