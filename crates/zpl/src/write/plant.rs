@@ -24,7 +24,7 @@ use super::remove::REMOVE_BYTES;
 use super::update::{AV_MODIFIED, Changes, NO_EXECS_DENIED, time_bytes};
 use super::{Writer, trivial};
 use crate::afs::HEADER;
-use crate::{AfsStatus, Attr, Error, FileSystem, FileType, Kind, Place, Result, Time};
+use crate::{AfsStatus, Attr, DirCookie, Error, FileSystem, FileType, Kind, Place, Result, Time};
 use dmu::zap::{Value, Zap};
 use dmu::{Dnode, NewObject, Tx};
 use dsl::Need;
@@ -276,24 +276,10 @@ impl FileSystem {
     pub fn plant_entries(&self, dir: ObjNum, entries: &[PlantedEntry<'_>]) -> Result<()> {
         let w = self.writer()?;
         let zap = self.planted_dir(dir)?;
-        let mut old = HashMap::new();
-        if zap.count()? > 0 {
-            let new: HashSet<&[u8]> = entries.iter().map(|entry| entry.name).collect();
-            let mut gone = Vec::new();
-            for entry in self.read_dir(dir, crate::DirCookie(2))? {
-                let entry = entry?;
-                match new.contains(&entry.name[..]) {
-                    true => _ = old.insert(entry.name, entry.object),
-                    false => gone.push(entry.name),
-                }
-            }
-            for batch in gone.chunks(BATCH) {
-                let tx = w.tx(Need::netfree(REMOVE_BYTES * batch.len() as u64))?;
-                for name in batch {
-                    zap.remove(&tx, name)?;
-                }
-            }
-        }
+        let old = match zap.count()? {
+            0 => HashMap::new(),
+            _ => self.remove_others(dir, &zap, entries)?,
+        };
         for batch in entries.chunks(BATCH) {
             let tx = w.tx(Need::growing(MAKE_BYTES * batch.len() as u64))?;
             for entry in batch {
@@ -306,6 +292,42 @@ impl FileSystem {
             }
         }
         Ok(())
+    }
+
+    /// Removes the entries of a directory whose names are not in `entries`. Returns the objects of
+    /// the others.
+    fn remove_others(
+        &self,
+        dir: ObjNum,
+        zap: &Zap,
+        entries: &[PlantedEntry<'_>],
+    ) -> Result<HashMap<Vec<u8>, ObjNum>> {
+        let w = self.writer()?;
+        let new: HashSet<&[u8]> = entries.iter().map(|entry| entry.name).collect();
+        let mut stay = HashMap::new();
+        let mut from = DirCookie(2);
+        loop {
+            let mut gone = Vec::new();
+            for entry in self.read_dir(dir, from)? {
+                let entry = entry?;
+                from = entry.next;
+                if new.contains(&entry.name[..]) {
+                    stay.insert(entry.name, entry.object);
+                } else {
+                    gone.push(entry.name);
+                }
+                if gone.len() == BATCH {
+                    break;
+                }
+            }
+            let tx = w.tx(Need::netfree(REMOVE_BYTES * gone.len() as u64))?;
+            for name in &gone {
+                zap.remove(&tx, name)?;
+            }
+            if gone.len() < BATCH {
+                return Ok(stay);
+            }
+        }
     }
 
     /// Corrects the types of entries that a planted directory has.

@@ -7,6 +7,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use super::*;
 use afs::types::VolumeType;
 use afs::volume::restored_header;
+use dsl::ops::snapshot::Snapshot;
 use zpl::{Kind, NewFile, Place, Rename, SpaceKind};
 
 /// Since when the tests change volumes. All times of [`small`] are before.
@@ -126,6 +127,28 @@ fn a_full_dump_replaces_everything() {
     let made = include_bytes!("../../data/made.dump");
     rig.restore(made).unwrap();
     assert_same(&parse(&rig.dump(DumpScope::FULL)), &parse(made));
+    rig.end();
+}
+
+/// Goal: large directories shrink and grow in place, and whatever is not in the dump is freed.
+#[test]
+fn many_files_come_and_go() {
+    let rig = rig();
+    let many = |numbers: std::ops::Range<u32>| {
+        let names: Vec<(String, u32)> =
+            numbers.map(|n| (format!("a file with the number {n}"), 10 + 2 * n)).collect();
+        let names: Vec<(&str, u32)> = names.iter().map(|(name, vnode)| (name.as_str(), *vnode)).collect();
+        let mut all = vec![directory(1, 0, 3, &[("d", 3)]), directory(3, 1, 2, &names)];
+        all.extend(names.iter().map(|(name, vnode)| file(*vnode, 3, name.as_bytes().to_vec())));
+        write(&all)
+    };
+    let files = |fs: &FileSystem| fs.objset().objects(object(Vnode::ROOT)).count();
+    for numbers in [0..3000, 2900..3100, 0..1, 0..2500] {
+        let full = many(numbers.clone());
+        rig.restore(&full).unwrap();
+        assert_same(&parse(&rig.dump(DumpScope::FULL)), &parse(&full));
+        assert_eq!(files(&rig.fs), 2 + numbers.len());
+    }
     rig.end();
 }
 
@@ -278,6 +301,38 @@ fn a_restore_is_repeated() {
     let small = write(&[directory(1, 0, 2, &[("only", 2)]), file(2, 1, b"2".to_vec())]);
     rig.restore(&small).unwrap();
     assert_same(&parse(&rig.dump(DumpScope::FULL)), &parse(&small));
+    rig.end();
+}
+
+/// Goal: a snapshot is dumped as the volume that it is served as, and stays as it is while the head
+/// changes. It guards a restore that fails.
+#[test]
+fn a_snapshot_is_another_volume() {
+    let rig = rig();
+    let base = write(&small());
+    let stored = rig.restore(&base).unwrap();
+    let live = rig.spa.writer().unwrap();
+    live.run(Box::new(Snapshot { names: vec!["tank/536870915@1".to_owned()], ..Snapshot::default() }))
+        .unwrap();
+    change(&rig.fs);
+    rig.restore(&base[..base.len() / 2]).unwrap_err();
+    let os = live.dsl().dataset("tank/536870915@1").unwrap().objset().unwrap().unwrap();
+    let snapshot = FileSystem::open(&os).unwrap();
+    assert_eq!(header(&snapshot).unwrap().as_ref(), Some(&stored));
+    let served = VolumeHeader {
+        id: VolumeId(536_870_917),
+        name: b"home.someone.backup".to_vec(),
+        kind: VolumeType::Backup,
+        backup_date: Date(3_000_009),
+        ..stored
+    };
+    let bytes = dump(&snapshot, &served, DumpScope::FULL, Vec::new()).unwrap();
+    assert_same(&parse(&bytes), &parse(&base));
+    assert_eq!(dump_size(&snapshot, &served, DumpScope::FULL).unwrap(), bytes.len() as u64);
+    let restored = rig.restore(&bytes).unwrap();
+    assert_eq!((restored.id, restored.kind), (served.id, served.kind));
+    assert_same(&parse(&rig.dump(DumpScope::FULL)), &parse(&base));
+    drop((snapshot, os));
     rig.end();
 }
 
