@@ -208,13 +208,8 @@ impl Tree {
             let Some(vnode) = vnode(entry.object) else {
                 return self.wrong(dir, "an entry names no vnode");
             };
-            if let Some(known) = self.known.get(&vnode) {
-                if known.is_new {
-                    return self.wrong(vnode, "a directory that stays names another use of its number");
-                }
-                if known.kind.is_some_and(|kind| file_type(kind) != entry.kind) {
-                    self.types_of.insert(dir);
-                }
+            if self.known.get(&vnode).is_some_and(|known| known.is_new) {
+                return self.wrong(vnode, "a directory that stays names another use of its number");
             }
             self.add_name(dir, vnode, None, place.at)?;
         }

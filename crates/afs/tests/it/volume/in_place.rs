@@ -189,18 +189,31 @@ fn another_use_of_a_number() {
         file(6, 3, b"six".to_vec()),
     ];
     rig.restore(&write(&vnodes)).unwrap();
-    // The types of two vnodes change, and nothing else does.
-    vnodes[2] = (record(2, VnodeType::Symlink, 1, 1, b"new"), b"new".to_vec());
-    vnodes[3] = file(4, 1, vec![2; 2_000_000]);
-    let mut increment = all_named(&vnodes);
-    increment[2..4].clone_from_slice(&vnodes[2..4]);
-    rig.restore(&write(&increment)).unwrap();
-    assert_same(&parse(&rig.dump(DumpScope::FULL)), &parse(&write(&vnodes)));
-    let kind = |name: &[u8]| {
-        let all = rig.fs.read_dir(rig.fs.root(), DirCookie(2)).unwrap();
-        all.map(Result::unwrap).find(|entry| entry.name == name).unwrap().kind
+    let kinds = || {
+        let all = rig.fs.read_dir(rig.fs.root(), DirCookie(2)).unwrap().map(Result::unwrap);
+        all.map(|entry| (entry.name, entry.kind)).collect::<BTreeMap<_, _>>()
     };
-    assert_eq!((kind(b"a"), kind(b"b")), (FileType::Symlink, FileType::Regular));
+    let (link, regular) = (FileType::Symlink, FileType::Regular);
+    // The type of one vnode changes, then that of another, and then the first one's again.
+    let changes = [
+        (3, file(4, 1, vec![2; 2_000_000]), [regular, regular]),
+        (2, (record(2, VnodeType::Symlink, 1, 1, b"new"), b"new".to_vec()), [link, regular]),
+        (3, (record(4, VnodeType::Symlink, 1, 1, b"old"), b"old".to_vec()), [link, link]),
+        (3, file(4, 1, vec![2; 2_000_000]), [link, regular]),
+    ];
+    for (i, made, expected) in changes {
+        vnodes[i] = made;
+        // The directory stays, or it is whole.
+        let mut increment = all_named(&vnodes);
+        increment[i].clone_from(&vnodes[i]);
+        if i == 3 {
+            increment[0].clone_from(&vnodes[0]);
+        }
+        rig.restore(&write(&increment)).unwrap();
+        assert_same(&parse(&rig.dump(DumpScope::FULL)), &parse(&write(&vnodes)));
+        let kinds = kinds();
+        assert_eq!([kinds[&b"a"[..]], kinds[&b"b"[..]]], expected);
+    }
     // Another use of the directory's number, with other entries.
     let unique = Unique(900);
     let mut other = directory(3, 1, 2, &[]);
@@ -344,7 +357,9 @@ fn removed_files() {
     let removed = rig.fs.unlink(rig.fs.root(), b"mount").unwrap().unwrap();
     let made = parse(&rig.dump(DumpScope::FULL));
     assert!(rig.fs.node(removed).is_ok() && !made.contains_key(&Vnode(4)));
+    assert_eq!(rig.fs.unlinked().unwrap(), [removed]);
     rig.restore(&write(&small())).unwrap();
+    assert!(rig.fs.unlinked().unwrap().is_empty() && !rig.fs.has_orphans());
     assert_same(&parse(&rig.dump(DumpScope::FULL)), &parse(&write(&small())));
     rig.end();
 }
