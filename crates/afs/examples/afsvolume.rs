@@ -176,7 +176,7 @@ fn change_in(fs: &FileSystem, directory: ObjNum, i: usize, next: &mut Places) ->
         // Its number gets another use at once.
         let place = Place { object, generation: next.take(false).generation };
         let new = NewFile::new(Kind::Symlink(b"elsewhere".to_vec()), 0o755);
-        fs.create_at(directory, format!("link {i}").as_bytes(), &new, place)?;
+        fs.create_at(directory, format!("link {i}").as_bytes(), &new, place, None)?;
     }
     if let Some(moved) = files.next() {
         let to = format!("moved {i}");
@@ -188,8 +188,9 @@ fn change_in(fs: &FileSystem, directory: ObjNum, i: usize, next: &mut Places) ->
     }
     let new = |kind, mode| NewFile { uid: 1, ..NewFile::new(kind, mode) };
     let name = format!("new {i}");
-    let made = fs.create_at(directory, name.as_bytes(), &new(Kind::Directory, 0o750), next.take(true))?;
-    let file = fs.create_at(made.object, b"file", &new(Kind::Regular, 0o640), next.take(false))?;
+    let made =
+        fs.create_at(directory, name.as_bytes(), &new(Kind::Directory, 0o750), next.take(true), None)?;
+    let file = fs.create_at(made.object, b"file", &new(Kind::Regular, 0o640), next.take(false), None)?;
     fs.write(file.object, 0, name.as_bytes(), false)?;
     Ok(())
 }

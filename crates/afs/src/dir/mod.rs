@@ -17,6 +17,8 @@
 //! page that has space, as OpenAFS does. So the same entries in the same order make the same bytes,
 //! also after a restart and for a client that fetches a directory in parts.
 //!
+//! [`Editor`] changes a blob with the directory, so that its cost is that of the change.
+//!
 //! [`Directory`] reads blobs of others. It follows the hash chains as clients do, and refuses a
 //! blob whose chains are damaged. Nothing else finds an entry, so the bitmaps only matter to those
 //! who add entries: [`Directory::is_allocation_right`] compares them.
@@ -25,11 +27,13 @@
 //! OpenAFS: `src/dir/dir.h`, `src/dir/dir.c`, `src/dir/salvage.c`.
 
 mod build;
+mod edit;
 mod read;
 #[cfg(test)]
 mod tests;
 
 pub use build::{Builder, page_count};
+pub use edit::Editor;
 pub use read::Directory;
 
 use crate::types::{Unique, Vnode};

@@ -9,10 +9,16 @@
 //! # See
 //! OpenAFS: `GetRights`, `Check_PermissionRights` in `src/viced/afsfileprocs.c`.
 
+use std::collections::HashMap;
+use std::net::SocketAddrV4;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use rx::engine::Info;
+use rx::security::ConnectionId;
 
 use super::hosts::Host;
-use super::vnode::Found;
 use crate::acl::{Acl, Rights};
 use crate::calls::fileserver::lock;
 use crate::cell::protection::User;
@@ -48,10 +54,28 @@ pub struct Granted {
     pub anyone: Rights,
 }
 
+/// What decides about rights on a file, beside the access list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct About {
+    /// What it is.
+    pub kind: VnodeType,
+    /// The owner.
+    pub owner: PrincipalId,
+    /// The Unix group.
+    pub group: i32,
+    /// The mode's low twelve bits.
+    pub mode: u32,
+}
+
 impl Caller {
     /// Whether the caller administers the cell.
     pub fn is_administrator(&self) -> bool {
         self.user.is_administrator
+    }
+
+    /// The code of an error for this caller: some clients want unified ones.
+    pub fn code(&self, code: i32) -> i32 {
+        if self.host.wants_unified() { crate::errors::to_unified(code) } else { code }
     }
 
     /// The rights that an access list gives.
@@ -64,12 +88,12 @@ impl Caller {
         Granted { rights, anyone: acl.rights(&self.anyone.groups).with(of_host) }
     }
 
-    fn owns(&self, file: &Found) -> bool {
-        self.user.id == file.owner()
+    fn owns(&self, file: &About) -> bool {
+        self.user.id == file.owner
     }
 
     /// Whether the caller owns the file and has a name in the cell.
-    fn is_named_owner(&self, file: &Found) -> bool {
+    fn is_named_owner(&self, file: &About) -> bool {
         self.owns(file) && self.user.id != PrincipalId::ANONYMOUS
     }
 
@@ -85,7 +109,7 @@ impl Caller {
     ///
     /// # Errors
     /// EACCES.
-    pub fn check_status(&self, file: &Found, granted: Granted) -> Result<(), i32> {
+    pub fn check_status(&self, file: &About, granted: Granted) -> Result<(), i32> {
         match file.kind {
             VnodeType::Directory => Ok(()),
             _ if self.is_administrator() => Ok(()),
@@ -98,24 +122,24 @@ impl Caller {
     ///
     /// # Errors
     /// EACCES.
-    pub fn check_read(&self, file: &Found, granted: Granted, owner: PrincipalId) -> Result<(), i32> {
+    pub fn check_read(&self, file: &About, granted: Granted, owner: PrincipalId) -> Result<(), i32> {
         if file.kind != VnodeType::File {
             let may =
                 granted.rights.has(Rights::LOOKUP) || self.is_administrator() || self.owns_volume(owner);
             return need(may);
         }
         need(self.may_read(file, granted))?;
-        let mode = file.mode() & OWNER_READ_EXECUTE != 0;
+        let mode = file.mode & OWNER_READ_EXECUTE != 0;
         need(mode || self.owns(file) || self.is_administrator())
     }
 
-    fn may_read(&self, file: &Found, granted: Granted) -> bool {
+    fn may_read(&self, file: &About, granted: Granted) -> bool {
         let own = self.is_named_owner(file) && granted.rights.has(Rights::INSERT);
         granted.rights.has(Rights::READ) || own
     }
 
     /// Whether the owner stores into a new file, for which the right to insert is enough.
-    fn fills(&self, file: &Found, granted: Granted) -> bool {
+    fn fills(&self, file: &About, granted: Granted) -> bool {
         file.kind == VnodeType::File && granted.rights.has(Rights::INSERT) && self.owns(file)
     }
 
@@ -123,21 +147,21 @@ impl Caller {
     ///
     /// # Errors
     /// EACCES; EPERM: only administrators give files away.
-    pub fn check_store(&self, file: &Found, granted: Granted, set: &StoreStatus) -> Result<(), i32> {
+    pub fn check_store(&self, file: &About, granted: Granted, set: &StoreStatus) -> Result<(), i32> {
         self.check_owner(file, set)?;
         if self.fills(file, granted) {
             return Ok(());
         }
         self.check_mode(set)?;
         need(granted.rights.has(Rights::WRITE))?;
-        need(self.is_administrator() || file.mode() & OWNER_WRITE != 0)
+        need(self.is_administrator() || file.mode & OWNER_WRITE != 0)
     }
 
     /// Whether a status may be stored.
     ///
     /// # Errors
     /// EACCES; EPERM: only administrators give files away.
-    pub fn check_store_status(&self, file: &Found, granted: Granted, set: &StoreStatus) -> Result<(), i32> {
+    pub fn check_store_status(&self, file: &About, granted: Granted, set: &StoreStatus) -> Result<(), i32> {
         self.check_owner(file, set)?;
         if self.fills(file, granted) || self.is_administrator() {
             return Ok(());
@@ -149,9 +173,9 @@ impl Caller {
         })
     }
 
-    fn check_owner(&self, file: &Found, set: &StoreStatus) -> Result<(), i32> {
-        let gives = set.owner.is_some_and(|owner| owner != file.owner());
-        let regroups = set.group.is_some_and(|group| group != file.group());
+    fn check_owner(&self, file: &About, set: &StoreStatus) -> Result<(), i32> {
+        let gives = set.owner.is_some_and(|owner| owner != file.owner);
+        let regroups = set.group.is_some_and(|group| group != file.group);
         if (gives || regroups) && !self.is_administrator() { Err(EPERM) } else { Ok(()) }
     }
 
@@ -171,7 +195,7 @@ impl Caller {
     ///
     /// # Errors
     /// EACCES; EINVAL: there is no such lock.
-    pub fn check_lock(&self, file: &Found, granted: Granted, kind: i32) -> Result<super::locks::Kind, i32> {
+    pub fn check_lock(&self, file: &About, granted: Granted, kind: i32) -> Result<super::locks::Kind, i32> {
         let own = self.owns(file) && granted.rights.has(Rights::INSERT);
         match kind {
             lock::READ => need(own || granted.rights.has_any(Rights::LOCK.with(Rights::WRITE)))
@@ -183,12 +207,57 @@ impl Caller {
 
     /// The rights that a status shows to the caller. For other files than directories, the right to
     /// administer tells that the caller owns the file.
-    pub fn shown(&self, file: &Found, granted: Granted) -> Rights {
+    pub fn shown(&self, file: &About, granted: Granted) -> Rights {
         if file.kind == VnodeType::Directory {
             return granted.rights;
         }
         let rights = granted.rights.without(Rights::ADMINISTER);
         if self.owns(file) { rights.with(Rights::ADMINISTER) } else { rights }
+    }
+}
+
+/// Callers by their connections.
+///
+/// A connection belongs to one user. So most calls need no look at users, groups and hosts.
+#[derive(Default)]
+pub struct Callers {
+    shards: [Mutex<HashMap<Connection, (Arc<Caller>, Instant)>>; SHARDS],
+}
+
+type Connection = (SocketAddrV4, ConnectionId);
+
+/// Parts of the table, each with a lock.
+const SHARDS: usize = 16;
+/// Most connections of a part. With more, all of it is forgotten.
+const CONNECTIONS: usize = 4096;
+/// How long a caller's groups hold.
+const FRESH: Duration = Duration::from_secs(60);
+
+impl Callers {
+    fn shard(&self, info: &Info) -> &Mutex<HashMap<Connection, (Arc<Caller>, Instant)>> {
+        let mixed = (info.connection.cid >> 2 ^ u32::from(info.peer.port())).wrapping_mul(0x9e37_79b1);
+        &self.shards[(mixed >> 28) as usize % SHARDS]
+    }
+
+    /// The caller of a connection from this host.
+    pub fn get(&self, info: &Info, host: &Arc<Host>) -> Option<Arc<Caller>> {
+        let shard = self.shard(info).lock();
+        let (caller, until) = shard.get(&(info.peer, info.connection))?;
+        (Arc::ptr_eq(&caller.host, host) && *until > Instant::now()).then(|| Arc::clone(caller))
+    }
+
+    /// Notes the caller of a connection.
+    pub fn put(&self, info: &Info, caller: Arc<Caller>) {
+        let mut shard = self.shard(info).lock();
+        if shard.len() >= CONNECTIONS {
+            shard.clear();
+        }
+        shard.insert((info.peer, info.connection), (caller, Instant::now() + FRESH));
+    }
+
+    /// Forgets all callers.
+    pub fn clear(&self) {
+        self.shards.iter().for_each(|shard| shard.lock().clear());
     }
 }
 

@@ -2,8 +2,12 @@
 //!
 //! # Theory
 //! A client fetches a directory as a blob of pages ([`crate::dir`]), and a status has the length of
-//! the blob. It is made of the entries of the file system when it is first needed, and kept for its
-//! version. All volumes share one limit of bytes.
+//! the blob. It is made of the entries of the file system when it is first needed, kept for its
+//! version, and changed with the directory. All volumes share one limit of bytes.
+//!
+//! A blob that was changed may have its entries in other places than one that is made anew. So a
+//! client that fetches a directory in parts, with a restart of the server in between, may fetch it
+//! twice.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -11,7 +15,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use zpl::{DirCookie, FileSystem, Node};
 
-use crate::dir::{Builder, Entry};
+use crate::dir::{Builder, Editor, Entry};
 use crate::types::{Unique, Vnode, VolumeId};
 use crate::volume::vnode;
 use crate::{Error, Place, Record, Result};
@@ -33,7 +37,7 @@ pub struct Blobs {
 
 #[derive(Debug, Default)]
 struct Shard {
-    blobs: HashMap<Key, (u64, Arc<Vec<u8>>)>,
+    blobs: HashMap<Key, (u64, Arc<Editor>)>,
     /// The keys in the order in which they came.
     order: VecDeque<Key>,
     bytes: usize,
@@ -60,7 +64,7 @@ impl Blobs {
     ///
     /// # Errors
     /// The errors of [`blob`].
-    pub fn get(&self, volume: VolumeId, fs: &FileSystem, node: &Node, version: u64) -> Result<Arc<Vec<u8>>> {
+    pub fn get(&self, volume: VolumeId, fs: &FileSystem, node: &Node, version: u64) -> Result<Arc<Editor>> {
         let number = vnode(node.object()).unwrap_or_default();
         let key = (volume, number);
         if let Some((known, blob)) = self.shard(key).lock().blobs.get(&key)
@@ -68,7 +72,7 @@ impl Blobs {
         {
             return Ok(Arc::clone(blob));
         }
-        let made = Arc::new(blob(fs, number, node)?);
+        let made = Arc::new(Editor::new(blob(fs, number, node)?));
         let mut shard = self.shard(key).lock();
         shard.bytes += made.len();
         match shard.blobs.insert(key, (version, Arc::clone(&made))) {
@@ -83,6 +87,25 @@ impl Blobs {
             }
         }
         Ok(made)
+    }
+
+    /// Changes the blob of a directory from one version to another, if it is kept. The caller has
+    /// locked the directory.
+    pub fn edit(
+        &self,
+        (volume, vnode): (VolumeId, Vnode),
+        (from, to): (u64, u64),
+        change: impl FnOnce(&mut Editor) -> bool,
+    ) {
+        let key = (volume, vnode);
+        let shard = &mut *self.shard(key).lock();
+        let Some((version, blob)) = shard.blobs.get_mut(&key) else { return };
+        let before = blob.len();
+        // The former version may be under way to a client still. Then this copies it.
+        let fits = *version == from && change(Arc::make_mut(blob));
+        shard.bytes = shard.bytes + blob.len() - before;
+        // A blob that does not fit is made anew.
+        *version = if fits { to } else { u64::MAX };
     }
 
     /// Forgets the directories of a volume.

@@ -14,6 +14,7 @@
 //! | [`vnode`], [`access`] | a file, its status, and who may do what |
 //! | [`hosts`], [`callbacks`], [`clients`] | clients, and the promises to them |
 //! | [`locks`], [`blobs`] | locks of files; directories as clients fetch them |
+//! | [`known`] | statuses of files that were used lately |
 //!
 //! # See
 //! OpenAFS: `src/viced`, `src/volser`, `src/vol`.
@@ -26,6 +27,7 @@ mod error;
 pub mod fileserver;
 pub mod header;
 pub mod hosts;
+pub mod known;
 pub mod locks;
 pub mod store;
 #[cfg(test)]
@@ -51,10 +53,9 @@ use rx::security::{Class, Level, Null};
 use crate::cell::protection::Protection;
 use crate::config::UserList;
 use crate::partition::PartitionId;
-use crate::types::Date;
+use crate::types::{Date, PrincipalId};
 use crate::wire::Uuid;
-use access::Caller;
-use blobs::Blobs;
+use access::{Caller, Callers};
 use callbacks::CallBacks;
 use clients::RxClients;
 use fileserver::FileServer;
@@ -135,21 +136,31 @@ pub struct Core {
     pub protection: Arc<dyn Protection>,
     /// The transactions of the volume server.
     pub transactions: Transactions,
-    blobs: Arc<Blobs>,
+    shared: Arc<volume::Shared>,
     cell: String,
     keys: Arc<Keys>,
     superusers: UserList,
+    callers: Callers,
     /// The endpoint of the volume server, for calls to others.
     outward: OnceLock<Weak<Endpoint>>,
 }
 
 impl Core {
+    /// Who makes a call of the file server, if that needs no call of the server itself.
+    pub fn known_caller(&self, info: &Info) -> Option<Arc<Caller>> {
+        let host = self.hosts.known(info.peer, info.connection.epoch)?;
+        self.callers.get(info, &host)
+    }
+
     /// Who makes a call of the file server.
     ///
     /// # Errors
     /// The code of [`Protection`]: the user is new, and no protection server answers.
-    pub fn caller(&self, info: &Info) -> std::result::Result<Caller, i32> {
+    pub fn caller(&self, info: &Info) -> std::result::Result<Arc<Caller>, i32> {
         let host = self.hosts.of(info.peer, info.connection.epoch);
+        if let Some(caller) = self.callers.get(info, &host) {
+            return Ok(caller);
+        }
         let anyone = self.protection.anonymous()?;
         let user = match &info.identity {
             None => Arc::clone(&anyone),
@@ -160,7 +171,15 @@ impl Core {
         };
         // Without its groups, a host gives no rights.
         let host_groups = self.protection.host(*info.peer.ip()).unwrap_or_default();
-        Ok(Caller { user, anyone, host_groups, host })
+        let caller = Arc::new(Caller { user, anyone, host_groups, host });
+        self.callers.put(info, Arc::clone(&caller));
+        Ok(caller)
+    }
+
+    /// Has users and hosts looked up again.
+    pub fn flush(&self, users: &[PrincipalId], addresses: &[u32]) {
+        self.protection.flush(users, addresses);
+        self.callers.clear();
     }
 
     fn is_local(&self, cell: &str) -> bool {
@@ -189,7 +208,7 @@ impl Core {
     pub fn add(&self, partition: &Arc<Partition>, found: Found) -> Option<Arc<Volume>> {
         let (Found::Dataset(id) | Found::Snapshot { id, .. }) = found;
         let callbacks = self.callbacks.volume(id);
-        let volume = Volume::new(Arc::clone(partition), found, callbacks, Arc::clone(&self.blobs));
+        let volume = Volume::new(Arc::clone(partition), found, callbacks, Arc::clone(&self.shared));
         let volume = Arc::new(volume);
         self.table.add(Arc::clone(&volume)).then_some(volume)
     }
@@ -327,7 +346,8 @@ impl Server {
             hosts,
             protection,
             transactions: Transactions::default(),
-            blobs: Arc::default(),
+            shared: Arc::default(),
+            callers: Callers::default(),
             cell: options.cell,
             keys: Arc::clone(&options.keys),
             superusers: options.superusers,

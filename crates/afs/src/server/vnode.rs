@@ -5,9 +5,11 @@ use std::time::Instant;
 
 use zpl::{AfsStatus, FileType, Node, Time};
 
-use super::access::{Caller, Granted};
+use super::access::{About, Caller, Granted};
+use super::known::Known;
 use super::volume::Open;
 use crate::acl::Acl;
+use crate::dir::Editor;
 use crate::errors::volume as code;
 use crate::server::chain;
 use crate::types::{DataVersion, Date, FetchStatus, PrincipalId, Unique, Vnode, VnodeType};
@@ -38,19 +40,15 @@ pub fn kib(length: u64) -> i64 {
 }
 
 impl Found {
-    /// The owner.
-    pub fn owner(&self) -> PrincipalId {
-        PrincipalId((self.node.attr().uid.0 as u32).cast_signed())
-    }
-
-    /// The Unix group.
-    pub fn group(&self) -> i32 {
-        (self.node.attr().gid.0 as u32).cast_signed()
-    }
-
-    /// The mode's low twelve bits.
-    pub fn mode(&self) -> u32 {
-        self.node.attr().mode & 0o7777
+    /// What decides about rights.
+    pub fn about(&self) -> About {
+        let attr = self.node.attr();
+        About {
+            kind: self.kind,
+            owner: PrincipalId((attr.uid.0 as u32).cast_signed()),
+            group: (attr.gid.0 as u32).cast_signed(),
+            mode: attr.mode & 0o7777,
+        }
     }
 
     /// The directory that has it; of a directory, itself.
@@ -108,24 +106,93 @@ impl Open {
         code::VSALVAGE
     }
 
+    /// What is known of a file, and its access list, without a look at the file system.
+    ///
+    /// The caller has locked the vnode, shared at least.
+    pub fn known(&self, number: Vnode) -> Option<(Arc<Known>, Arc<Known>)> {
+        let known = self.knowledge().get((self.id, number))?;
+        let governor = match known.governor == number {
+            true => Arc::clone(&known),
+            false => self.knowledge().get((self.id, known.governor))?,
+        };
+        governor.acl.is_some().then_some((known, governor))
+    }
+
+    /// Notes what is known of a file now. The caller has locked the vnode, shared at least.
+    ///
+    /// # Errors
+    /// Those of [`Self::blob`].
+    pub fn know(&self, file: &Found) -> Result<Arc<Known>, i32> {
+        let known = Arc::new(self.examine(file)?);
+        self.knowledge().put((self.id, file.vnode), Arc::clone(&known));
+        Ok(known)
+    }
+
+    /// Forgets what is known of a file that changed. The caller has locked the vnode.
+    pub fn forget(&self, number: Vnode) {
+        self.knowledge().forget((self.id, number));
+    }
+
+    fn examine(&self, file: &Found) -> Result<Known, i32> {
+        let attr = file.node.attr();
+        let about = file.about();
+        let governor = file.governor();
+        let (parent_unique, acl) = match file.kind {
+            VnodeType::Directory => (file.unique, Some(self.parse(file)?)),
+            _ => (self.find_any(governor).map_err(|_| code::VSALVAGE)?.unique, None),
+        };
+        let status = FetchStatus {
+            kind: Some(file.kind),
+            link_count: u32::try_from(attr.nlink).unwrap_or(u32::MAX),
+            length: self.length(file)?,
+            data_version: DataVersion(self.version(file.status.data_version)),
+            author: PrincipalId(file.status.author),
+            owner: about.owner,
+            mode: about.mode,
+            parent: governor,
+            parent_unique,
+            modify_time: date(attr.mtime),
+            server_modify_time: Date(u32::try_from(file.status.server_mtime).unwrap_or(u32::MAX)),
+            group: about.group,
+            ..FetchStatus::default()
+        };
+        Ok(Known { unique: file.unique, governor, status, acl })
+    }
+
+    fn parse(&self, directory: &Found) -> Result<Acl, i32> {
+        Acl::from_compact(&directory.status.access_list)
+            .map_err(|error| self.damaged(directory.vnode, &error))
+    }
+
     /// The access list that governs a file.
     ///
     /// # Errors
     /// VSALVAGE: the directory is damaged.
     pub fn acl(&self, file: &Found) -> Result<Acl, i32> {
-        let parse = |list: &[u8]| Acl::from_compact(list).map_err(|error| self.damaged(file.vnode, &error));
         if file.kind == VnodeType::Directory {
-            return parse(&file.status.access_list);
+            return self.parse(file);
         }
-        let parent = self.find_any(file.governor()).map_err(|_| code::VSALVAGE)?;
-        parse(&parent.status.access_list)
+        if let Some((_, governor)) = self.known(file.vnode)
+            && let Some(acl) = &governor.acl
+        {
+            return Ok(acl.clone());
+        }
+        let governor = file.governor();
+        // The vnode is locked already, and the directory may share that lock. If another thread
+        // waits to change one of them, nothing is noted.
+        let _lock = self.try_lock_again(governor);
+        let parent = self.find_any(governor).map_err(|_| code::VSALVAGE)?;
+        if _lock.is_some() {
+            self.know(&parent)?;
+        }
+        self.parse(&parent)
     }
 
     /// The blob of a directory.
     ///
     /// # Errors
     /// VSALVAGE: it can't be read, or AFS can't have such a directory.
-    pub fn blob(&self, directory: &Found) -> Result<Arc<Vec<u8>>, i32> {
+    pub fn blob(&self, directory: &Found) -> Result<Arc<Editor>, i32> {
         let version = directory.status.data_version;
         let blob = self.blobs().get(self.id, &self.fs, &directory.node, version);
         blob.map_err(|error| self.damaged(directory.vnode, &error))
@@ -142,36 +209,21 @@ impl Open {
         }
     }
 
-    /// The status of a file for a caller.
+    /// The status of a file for a caller, as it is now. It is noted as known.
     ///
     /// # Errors
     /// Those of [`Self::blob`].
     pub fn status(&self, file: &Found, caller: &Caller, granted: Granted) -> Result<FetchStatus, i32> {
-        let attr = file.node.attr();
-        let (parent, parent_unique) = match file.kind {
-            VnodeType::Directory => (file.vnode, file.unique),
-            _ => {
-                let parent = file.governor();
-                (parent, self.find_any(parent).map_err(|_| code::VSALVAGE)?.unique)
-            }
-        };
-        Ok(FetchStatus {
-            kind: Some(file.kind),
-            link_count: u32::try_from(attr.nlink).unwrap_or(u32::MAX),
-            length: self.length(file)?,
-            data_version: DataVersion(self.version(file.status.data_version)),
-            author: PrincipalId(file.status.author),
-            owner: file.owner(),
-            caller_access: caller.shown(file, granted),
+        Ok(self.present(file.vnode, &*self.know(file)?, caller, granted))
+    }
+
+    /// The status of a known file for a caller.
+    pub fn present(&self, number: Vnode, known: &Known, caller: &Caller, granted: Granted) -> FetchStatus {
+        FetchStatus {
+            caller_access: caller.shown(&known.about(), granted),
             anonymous_access: granted.anyone,
-            mode: file.mode(),
-            parent,
-            parent_unique,
-            modify_time: date(attr.mtime),
-            server_modify_time: Date(u32::try_from(file.status.server_mtime).unwrap_or(u32::MAX)),
-            group: file.group(),
-            lock_count: self.locks.count(file.vnode, Instant::now()),
-            error: 0,
-        })
+            lock_count: self.locks.count(number, Instant::now()),
+            ..known.status.clone()
+        }
     }
 }

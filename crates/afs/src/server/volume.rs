@@ -33,6 +33,7 @@ use zpl::FileSystem;
 use super::blobs::Blobs;
 use super::callbacks::VolumeCallBacks;
 use super::header::Stored;
+use super::known::Knowledge;
 use super::locks::Locks;
 use super::store::{Found, Head, Partition};
 use super::{Error, Result, chain, now};
@@ -72,6 +73,22 @@ pub enum Service {
     Gone,
 }
 
+/// What all volumes share.
+#[derive(Debug, Default)]
+pub struct Shared {
+    /// The blobs of directories.
+    pub blobs: Blobs,
+    /// What is known of files.
+    pub known: Knowledge,
+}
+
+impl Shared {
+    fn forget(&self, volume: VolumeId) {
+        self.blobs.forget(volume);
+        self.known.forget_volume(volume);
+    }
+}
+
 /// A volume or clone of a partition.
 pub struct Volume {
     /// Its number.
@@ -83,7 +100,7 @@ pub struct Volume {
     gate: RwLock<Gate>,
     /// Where it is.
     found: RwLock<Found>,
-    blobs: Arc<Blobs>,
+    shared: Arc<Shared>,
 }
 
 #[derive(Default)]
@@ -114,11 +131,11 @@ impl Volume {
         partition: Arc<Partition>,
         found: Found,
         callbacks: Arc<VolumeCallBacks>,
-        blobs: Arc<Blobs>,
+        shared: Arc<Shared>,
     ) -> Self {
         let (Found::Dataset(id) | Found::Snapshot { id, .. }) = found;
         let found = RwLock::new(found);
-        Self { id, partition, callbacks, gate: RwLock::default(), found, blobs }
+        Self { id, partition, callbacks, gate: RwLock::default(), found, shared }
     }
 
     /// Where it is.
@@ -171,6 +188,13 @@ impl Volume {
                 code::VSALVAGE
             })?;
         }
+    }
+
+    /// Its files, for a call that reads and never waits. `None`: it would have to.
+    pub fn try_enter(&self) -> Option<Use<'_>> {
+        let gate = self.gate.try_read()?;
+        let open = gate.open.clone().filter(|_| matches!(gate.service, Service::Online | Service::Busy))?;
+        Some(Use { open, _gate: gate })
     }
 
     /// Its files, for a transaction, whether clients may use them or not.
@@ -234,7 +258,7 @@ impl Volume {
             reserving: Mutex::new(()),
             stripes: std::array::from_fn(|_| RwLock::default()),
             locks: Locks::default(),
-            blobs: Arc::clone(&self.blobs),
+            shared: Arc::clone(&self.shared),
             fs,
             _hold: hold,
         })
@@ -276,7 +300,7 @@ impl Volume {
             (gate.open.take(), service)
         };
         let done = self.close(open).and_then(|()| change());
-        self.blobs.forget(self.id);
+        self.shared.forget(self.id);
         let mut gate = self.gate.write();
         gate.taken = false;
         if gate.service == Service::Offline {
@@ -325,7 +349,7 @@ pub struct Open {
     stripes: [RwLock<()>; STRIPES],
     /// The locks of clients.
     pub locks: Locks,
-    blobs: Arc<Blobs>,
+    shared: Arc<Shared>,
     /// The files.
     pub fs: FileSystem,
     _hold: Option<LongHold>,
@@ -530,7 +554,23 @@ impl Open {
 
     /// The blobs of directories.
     pub fn blobs(&self) -> &Blobs {
-        &self.blobs
+        &self.shared.blobs
+    }
+
+    /// What is known of files.
+    pub fn knowledge(&self) -> &Knowledge {
+        &self.shared.known
+    }
+
+    /// Locks a vnode for reading, if no thread changes it or waits to.
+    pub fn try_lock_shared(&self, vnode: Vnode) -> Option<RwLockReadGuard<'_, ()>> {
+        self.stripes[vnode.0 as usize % STRIPES].try_read()
+    }
+
+    /// Locks a vnode for reading, by a thread that may have this lock already. `None`: another
+    /// thread changes the vnode, or this one does.
+    pub fn try_lock_again(&self, vnode: Vnode) -> Option<RwLockReadGuard<'_, ()>> {
+        self.stripes[vnode.0 as usize % STRIPES].try_read_recursive()
     }
 
     /// Locks a vnode for reading.

@@ -9,7 +9,7 @@ use super::quota::Payers;
 use super::replay::Given;
 use super::update::{AV_MODIFIED, NO_EXECS_DENIED, time_bytes};
 use super::{Writer, nfs4, trivial};
-use crate::{AfsStatus, Attr, Error, FileSystem, FileType, Node, Result};
+use crate::{AfsStatus, Attr, Error, FileSystem, FileType, Node, Result, Time};
 use dmu::zap::Zap;
 use dmu::{Dnode, NewObject, Tx};
 use dsl::Need;
@@ -178,16 +178,24 @@ impl FileSystem {
         Ok(made)
     }
 
-    /// Creates a file with an object and a generation that the caller chooses, and with exactly the
-    /// owner, group and mode of `new`.
+    /// Creates a file with an object and a generation that the caller chooses, with exactly the
+    /// owner, group and mode of `new`, and with these times or the current one.
     ///
     /// The object numbers of an AFS volume follow from its vnodes.
     ///
     /// # Errors
     /// * All errors of [`FileSystem::create`].
     /// * [`Error::Dmu`] with [`dmu::Error::ObjectExists`]: the object exists.
-    pub fn create_at(&self, dir: ObjNum, name: &[u8], new: &NewFile, place: Place) -> Result<Attr> {
-        let time = self.writer()?.now();
+    pub fn create_at(
+        &self,
+        dir: ObjNum,
+        name: &[u8],
+        new: &NewFile,
+        place: Place,
+        time: Option<Time>,
+    ) -> Result<Attr> {
+        let now = self.writer()?.now();
+        let time = time.unwrap_or(now);
         let given = Given { object: place.object, slots: 1, generation: place.generation, time };
         let made = self.create_now(dir, name, new, Some(&given))?;
         self.settle(made.object)?;

@@ -25,7 +25,7 @@ fn version(fs: &FileSystem, object: ObjNum) -> u64 {
 
 fn make(fs: &FileSystem, dir: ObjNum, name: &str, kind: Kind, object: u64) -> ObjNum {
     let place = Place { object: ObjNum(object), generation: object + 1000 };
-    let made = fs.create_at(dir, name.as_bytes(), &NewFile::new(kind, 0o755), place).unwrap();
+    let made = fs.create_at(dir, name.as_bytes(), &NewFile::new(kind, 0o755), place, None).unwrap();
     assert_eq!((made.object, made.generation), (place.object, place.generation));
     made.object
 }
@@ -102,7 +102,7 @@ fn births() {
     assert_eq!(status(&rig.fs, dir).access_list, b"an access list");
     assert!(status(&rig.fs, file).access_list.is_empty());
     let place = Place { object: ObjNum(300), generation: 1 };
-    let taken = rig.fs.create_at(dir, b"g", &NewFile::new(Kind::Regular, 0o644), place);
+    let taken = rig.fs.create_at(dir, b"g", &NewFile::new(Kind::Regular, 0o644), place, None);
     assert!(matches!(taken, Err(Error::Dmu(dmu::Error::ObjectExists { .. }))), "{taken:?}");
     assert!(rig.fs.lookup(dir, b"g").is_err());
     rig.again(Policy::default());

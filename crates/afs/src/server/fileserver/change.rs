@@ -1,11 +1,12 @@
 //! Calls that change directories.
 
-use zpl::{FileSystem, Kind, NewFile, Place, Rename, SetAttr, Time};
+use zpl::{FileSystem, Kind, NewFile, Place, Rename, Time};
 
 use super::read::directory_to_change;
 use super::{FileServer, Outcome, check_name, code_of, sync};
 use crate::acl::Rights;
 use crate::calls::fileserver::{ChangeReply, EntryReply, LinkReply, RenameReply, SymlinkReply};
+use crate::dir::{Editor, Entry};
 use crate::errors::{errno, volume as code};
 use crate::server::access::{Caller, Granted, need};
 use crate::server::vnode::{Found, kib};
@@ -25,7 +26,6 @@ struct Made {
     fid: Fid,
     status: FetchStatus,
     directory: FetchStatus,
-    file: Found,
 }
 
 impl FileServer {
@@ -62,8 +62,8 @@ impl FileServer {
             let open = volume.enter(true)?;
             let _locks = open.lock(&[directory.vnode]);
             let made = self.make(&open, caller, (directory, name), set, kind)?;
-            let callback = self.promise(&volume, &open, &made.file, caller);
-            let Made { fid, status, directory: above, .. } = made;
+            let callback = self.promise(&volume, &open, made.fid, caller);
+            let Made { fid, status, directory: above } = made;
             let reply = EntryReply { fid, status, directory: above, callback, sync: sync(&open) };
             (reply, [(directory.vnode, directory.unique)])
         };
@@ -88,7 +88,7 @@ impl FileServer {
                 need(granted.rights.has(Rights::ADMINISTER))?;
             }
             let made = self.make(&open, caller, (directory, name), set, Kind::Symlink(target.to_vec()))?;
-            let Made { fid, status, directory: above, .. } = made;
+            let Made { fid, status, directory: above } = made;
             SymlinkReply { fid, status, directory: above, sync: sync(&open) }
         };
         volume.callbacks.changed(&[(directory.vnode, directory.unique)], Some(&caller.host));
@@ -106,7 +106,7 @@ impl FileServer {
     ) -> Outcome<Made> {
         check_name(name)?;
         let (directory, granted) = directory_to_change(open, caller, fid, Rights::INSERT)?;
-        let before = open.length(&directory)?;
+        let before = has_room(open, &directory, name)?;
         let size = if let Kind::Symlink(target) = &kind { target.len() as u64 } else { 0 };
         let is_directory = kind == Kind::Directory;
         let blocks = if is_directory { kib(crate::dir::PAGE_SIZE as u64) } else { kib(size) };
@@ -117,18 +117,13 @@ impl FileServer {
             let _ = open.charge(-blocks, -1);
         });
         let (number, unique) = made?;
-        if let Some(time) = set.modify_time {
-            let mtime = Some(Time { secs: time.0.into(), nanos: 0 });
-            let set = SetAttr { mtime, ..SetAttr::default() };
-            fs.set_attr(object(number), &set).map_err(|error| code_of(open, &error))?;
-        }
         let file = open.find(number, unique)?;
-        let above = open.find_any(fid.vnode)?;
+        let above = edited(open, &directory, |blob| blob.add(Entry { name, vnode: number, unique }))?;
         let granted_there = if is_directory { granted } else { Self::as_creator(granted) };
         let status = open.status(&file, caller, granted_there)?;
         let directory = open.status(&above, caller, granted)?;
         recount(open, before, directory.length);
-        Ok(Made { fid: Fid { volume: open.id, vnode: number, unique }, status, directory, file })
+        Ok(Made { fid: Fid { volume: open.id, vnode: number, unique }, status, directory })
     }
 
     /// The creator of a file owns it, and the right to administer says so.
@@ -148,14 +143,15 @@ impl FileServer {
         let owner = set.owner.unwrap_or(caller.user.id);
         let new = NewFile {
             uid: owner.0.cast_unsigned(),
-            gid: set.group.unwrap_or_else(|| directory.group()).cast_unsigned(),
+            gid: set.group.unwrap_or_else(|| directory.about().group).cast_unsigned(),
             ..NewFile::new(kind.clone(), set.mode.unwrap_or(MODE) & 0o7777)
         };
+        let time = set.modify_time.map(|time| Time { secs: time.0.into(), nanos: 0 });
         loop {
             let number = open.free_vnode(kind == Kind::Directory)?;
             let unique = open.next_unique()?;
             let place = Place { object: object(number), generation: unique.0.into() };
-            match fs.create_at(object(directory.vnode), name, &new, place) {
+            match fs.create_at(object(directory.vnode), name, &new, place, time) {
                 Ok(_) => return Ok((number, unique)),
                 // An object that was freed a moment ago.
                 Err(zpl::Error::Dmu(dmu::Error::ObjectExists { .. })) => {}
@@ -186,12 +182,14 @@ impl FileServer {
                 _ if file.governor() != directory.vnode => return Err(errno::EXDEV),
                 VnodeType::File | VnodeType::Symlink => {}
             }
-            let before = open.length(&above)?;
+            let before = has_room(&open, &above, name)?;
             let fs = open.fs.by_afs_user(caller.user.id.0);
             let linked = fs.link(object(existing.vnode), object(directory.vnode), name);
             linked.map_err(|error| code_of(&open, &error))?;
             let status = open.status(&open.find_any(existing.vnode)?, caller, granted)?;
-            let above = open.status(&open.find_any(directory.vnode)?, caller, granted)?;
+            let Fid { vnode, unique, .. } = existing;
+            let above = edited(&open, &above, |blob| blob.add(Entry { name, vnode, unique }))?;
+            let above = open.status(&above, caller, granted)?;
             recount(&open, before, above.length);
             LinkReply { status, directory: above, sync: sync(&open) }
         };
@@ -252,7 +250,9 @@ impl FileServer {
             let _ = fs.reap(gone).map_err(failed);
             let _ = open.charge(-blocks, -1);
         }
-        let status = open.status(&open.find_any(fid.vnode)?, caller, granted)?;
+        open.forget(target.vnode);
+        let above = edited(open, &above, |blob| blob.remove(name))?;
+        let status = open.status(&above, caller, granted)?;
         recount(open, before, status.length);
         Ok((status, (target.vnode, target.unique)))
     }
@@ -309,7 +309,7 @@ impl FileServer {
         if moves && source.kind != VnodeType::Directory && source.node.attr().nlink > 1 {
             return Err(errno::EXDEV);
         }
-        let (before, before_there) = (open.length(&from)?, open.length(&to)?);
+        let (before, before_there) = (open.length(&from)?, has_room(open, &to, new_name)?);
         let blocks = target.as_ref().map(|target| open.length(target)).transpose()?.map(kib);
         let fs = open.fs.by_afs_user(caller.user.id.0);
         let names = ((object(old.vnode), old_name), (object(new.vnode), new_name));
@@ -318,9 +318,30 @@ impl FileServer {
             let _ = fs.reap(gone).map_err(|error| code_of(open, &error));
             let _ = open.charge(-blocks.unwrap_or(0), -1);
         }
-        let old_status = open.status(&open.find_any(old.vnode)?, caller, granted)?;
+        for file in target.iter().chain([&source]) {
+            open.forget(file.vnode);
+        }
+        let entry = Entry { name: new_name, vnode: source.vnode, unique: source.unique };
+        let enter = |blob: &mut Editor| match target {
+            Some(_) => blob.replace(entry),
+            None => blob.add(entry),
+        };
+        let (old_after, new_after) = match moves {
+            true => {
+                let above = Entry { name: b"..", vnode: new.vnode, unique: new.unique };
+                if source.kind == VnodeType::Directory {
+                    edited(open, &source, |blob| blob.replace(above))?;
+                }
+                (edited(open, &from, |blob| blob.remove(old_name))?, edited(open, &to, enter)?)
+            }
+            false => {
+                let both = |blob: &mut Editor| blob.remove(old_name) && enter(blob);
+                (edited(open, &from, both)?, open.find_any(new.vnode)?)
+            }
+        };
+        let old_status = open.status(&old_after, caller, granted)?;
         recount(open, before, old_status.length);
-        let new_status = open.status(&open.find_any(new.vnode)?, caller, granted_there)?;
+        let new_status = open.status(&new_after, caller, granted_there)?;
         if moves {
             recount(open, before_there, new_status.length);
         }
@@ -332,6 +353,20 @@ impl FileServer {
         changed.extend(target.map(|target| (target.vnode, target.unique)));
         Ok((old_status, new_status, changed))
     }
+}
+
+/// The length of a directory, which must have space for one more entry.
+fn has_room(open: &Open, directory: &Found, name: &[u8]) -> Outcome<u64> {
+    let blob = open.blob(directory)?;
+    if blob.has_room(name) { Ok(blob.len() as u64) } else { Err(errno::EFBIG) }
+}
+
+/// A directory after a change, which its blob gets too.
+fn edited(open: &Open, before: &Found, change: impl FnOnce(&mut Editor) -> bool) -> Outcome<Found> {
+    let after = open.find_any(before.vnode)?;
+    let versions = (before.status.data_version, after.status.data_version);
+    open.blobs().edit((open.id, before.vnode), versions, change);
+    Ok(after)
 }
 
 /// Counts a directory whose pages became more or fewer. The change is made already, so the quota

@@ -37,6 +37,11 @@ use crate::wire::List;
 const ARGUMENTS: usize = 64 << 10;
 /// Bytes of data that are read or written at once.
 const PIECE: usize = 1 << 20;
+/// Calls that are answered at once if all that they need is known.
+const FETCH_STATUS: u32 = 132;
+const GET_TIME: u32 = 153;
+const INLINE_BULK_STATUS: u32 = 65_536;
+const GET_CAPABILITIES: u32 = 65_540;
 /// Longest name of an entry.
 const NAME_MAX: usize = 255;
 
@@ -138,7 +143,7 @@ impl FileServer {
             Call::XStatsVersion {} => Reply::XStatsVersion(volume::STATISTICS_VERSION),
             Call::GetXStats { collection, .. } => Reply::GetXStats(self.statistics(collection)?),
             Call::FlushCps { users, addresses, .. } => {
-                self.core.protection.flush(&users, &addresses);
+                self.core.flush(&users, &addresses);
                 Reply::FlushCps(Default::default())
             }
             Call::GetTime {} => Reply::GetTime(time()),
@@ -155,10 +160,10 @@ impl FileServer {
     }
 
     /// The promise for a file that the caller may cache from now on.
-    fn promise(&self, volume: &Volume, open: &Open, file: &Found, caller: &Caller) -> CallBack {
+    fn promise(&self, volume: &Volume, open: &Open, fid: Fid, caller: &Caller) -> CallBack {
         match open.is_read_only {
             true => volume.callbacks.promise_volume(&caller.host, Instant::now()),
-            false => volume.callbacks.promise(&caller.host, file.vnode, file.unique, Instant::now()),
+            false => volume.callbacks.promise(&caller.host, fid.vnode, fid.unique, Instant::now()),
         }
     }
 
@@ -176,11 +181,25 @@ impl FileServer {
 
 impl Service for FileServer {
     fn quick(&self, request: &Request) -> Option<RxReply> {
-        let (opcode, _) = request.body.split_first_chunk()?;
-        let reply = match u32::from_be_bytes(*opcode) {
-            number if number == Call::GetTime {}.opcode() => Reply::GetTime(time()),
-            number if number == Call::GetCapabilities {}.opcode() => Reply::GetCapabilities(capabilities()),
-            number if Call::name(number).is_none() => return Some(RxReply::Abort(rxgen::RXGEN_OPCODE)),
+        let (opcode, arguments) = request.body.split_first_chunk()?;
+        let number = u32::from_be_bytes(*opcode);
+        let reply = match number {
+            GET_TIME => Reply::GetTime(time()),
+            GET_CAPABILITIES => Reply::GetCapabilities(capabilities()),
+            FETCH_STATUS | INLINE_BULK_STATUS => {
+                let caller = self.core.known_caller(&request.info)?;
+                match Call::decode(number, arguments).ok()? {
+                    Call::FetchStatus { fid } => match self.quick_status(&caller, fid)? {
+                        Ok(reply) => Reply::FetchStatus(reply),
+                        Err(code) => return Some(RxReply::Abort(caller.code(code))),
+                    },
+                    Call::InlineBulkStatus { fids } => {
+                        Reply::InlineBulkStatus(self.quick_bulk_status(&caller, &fids)?)
+                    }
+                    _ => return None,
+                }
+            }
+            _ if Call::name(number).is_none() => return Some(RxReply::Abort(rxgen::RXGEN_OPCODE)),
             _ => return None,
         };
         Some(RxReply::Parts(vec![reply.encode().into()]))
@@ -188,10 +207,7 @@ impl Service for FileServer {
 
     fn run(&self, call: &mut RxCall) -> Result<(), i32> {
         let caller = self.core.caller(call.info())?;
-        self.serve(call, &caller).map_err(|code| match caller.host.wants_unified() {
-            true => errors::to_unified(code),
-            false => code,
-        })
+        self.serve(call, &caller).map_err(|code| caller.code(code))
     }
 }
 

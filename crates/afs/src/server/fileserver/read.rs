@@ -7,7 +7,7 @@ use rx::{Call as RxCall, Slice};
 use super::{FileServer, Outcome, PIECE, code_of, need_directory, sync};
 use crate::acl::Rights;
 use crate::calls::fileserver::{AclBytes, AclReply, BulkReply, StatusReply};
-use crate::errors::{self, errno};
+use crate::errors::{self, errno, volume as code};
 use crate::server::access::{Caller, Granted, need};
 use crate::server::vnode::Found;
 use crate::server::volume::{Open, Volume};
@@ -36,11 +36,62 @@ impl FileServer {
         fid: Fid,
     ) -> Outcome<(FetchStatus, CallBack)> {
         let _lock = open.lock_shared(fid.vnode);
+        if let Some(known) = self.known_status(volume, open, caller, fid) {
+            return known;
+        }
         let file = open.find(fid.vnode, fid.unique)?;
         let granted = caller.granted(&open.acl(&file)?);
-        caller.check_status(&file, granted)?;
+        caller.check_status(&file.about(), granted)?;
         let status = open.status(&file, caller, granted)?;
-        Ok((status, self.promise(volume, open, &file, caller)))
+        Ok((status, self.promise(volume, open, fid, caller)))
+    }
+
+    /// The status of a file of which all is known. The caller has locked the vnode, shared at least.
+    fn known_status(
+        &self,
+        volume: &Volume,
+        open: &Open,
+        caller: &Caller,
+        fid: Fid,
+    ) -> Option<Outcome<(FetchStatus, CallBack)>> {
+        let (known, governor) = open.known(fid.vnode)?;
+        if known.unique != fid.unique {
+            return Some(Err(code::VNOVNODE));
+        }
+        let granted = caller.granted(governor.acl.as_ref()?);
+        Some(caller.check_status(&known.about(), granted).map(|()| {
+            let status = open.present(fid.vnode, &known, caller, granted);
+            (status, self.promise(volume, open, fid, caller))
+        }))
+    }
+
+    /// [`Self::fetch_status`] if it needs no wait.
+    pub(super) fn quick_status(&self, caller: &Caller, fid: Fid) -> Option<Outcome<StatusReply>> {
+        let volume = self.core.table.get(fid.volume)?;
+        let open = volume.try_enter()?;
+        let _lock = open.try_lock_shared(fid.vnode)?;
+        let found = self.known_status(&volume, &open, caller, fid)?;
+        Some(found.map(|(status, callback)| StatusReply { status, callback, sync: sync(&open) }))
+    }
+
+    /// [`Self::inline_bulk_status`] if it needs no wait.
+    pub(super) fn quick_bulk_status(&self, caller: &Caller, fids: &[Fid]) -> Option<BulkReply> {
+        let (mut statuses, mut callbacks) = (Vec::with_capacity(fids.len()), Vec::with_capacity(fids.len()));
+        let mut last = VolSync::default();
+        for fid in fids {
+            let reply = match self.quick_status(caller, *fid)? {
+                Ok(reply) => reply,
+                Err(code) => StatusReply {
+                    status: FetchStatus::of_error(caller.code(code)),
+                    callback: CallBack::dropped(),
+                    sync: last,
+                },
+            };
+            statuses.push(reply.status);
+            callbacks.push(reply.callback);
+            last = reply.sync;
+        }
+        Some(BulkReply { statuses: List::new(statuses)?, callbacks: List::new(callbacks)?, sync: last })
     }
 
     pub(super) fn bulk_status(&self, caller: &Caller, fids: &[Fid]) -> Outcome<BulkReply> {
@@ -48,11 +99,7 @@ impl FileServer {
     }
 
     pub(super) fn inline_bulk_status(&self, caller: &Caller, fids: &[Fid]) -> Outcome<BulkReply> {
-        let unified = caller.host.wants_unified();
-        self.bulk(caller, fids, |code| {
-            let code = if unified { errors::to_unified(code) } else { code };
-            Ok((FetchStatus::of_error(code), CallBack::dropped()))
-        })
+        self.bulk(caller, fids, |code| Ok((FetchStatus::of_error(caller.code(code)), CallBack::dropped())))
     }
 
     fn bulk(
@@ -124,9 +171,9 @@ impl FileServer {
             let _lock = open.lock_shared(fid.vnode);
             let file = open.find(fid.vnode, fid.unique)?;
             let granted = caller.granted(&open.acl(&file)?);
-            caller.check_read(&file, granted, open.header().owner)?;
+            caller.check_read(&file.about(), granted, open.header().owner)?;
             // The promise comes first: a change during a long read then breaks it.
-            let callback = self.promise(&volume, &open, &file, caller);
+            let callback = self.promise(&volume, &open, fid, caller);
             let status = open.status(&file, caller, granted)?;
             let count = length.min(status.length.saturating_sub(from));
             if count <= WHOLE {
@@ -199,7 +246,7 @@ impl FileServer {
         let _lock = open.lock(&[fid.vnode]);
         let file = open.find(fid.vnode, fid.unique)?;
         let granted = caller.granted(&open.acl(&file)?);
-        let kind = caller.check_lock(&file, granted, kind)?;
+        let kind = caller.check_lock(&file.about(), granted, kind)?;
         if open.is_read_only && kind == crate::server::locks::Kind::Write {
             return Err(errno::EROFS);
         }
@@ -218,7 +265,7 @@ fn read(open: &Open, file: &Found, from: u64, count: u64) -> Outcome<Vec<Slice>>
     match file.kind {
         VnodeType::Directory => {
             let blob = open.blob(file)?;
-            let range = range(&blob);
+            let range = range((*blob).as_ref());
             Ok(vec![Slice::new(blob, range)])
         }
         VnodeType::Symlink => {

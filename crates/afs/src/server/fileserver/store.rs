@@ -65,7 +65,7 @@ impl FileServer {
             let _locks = open.lock(&[fid.vnode]);
             let file = open.find(fid.vnode, fid.unique)?;
             let granted = caller.granted(&open.acl(&file)?);
-            caller.check_store_status(&file, granted, set)?;
+            caller.check_store_status(&file.about(), granted, set)?;
             change(&open, caller, &file, set, false)?;
             if fid.vnode == Vnode::ROOT
                 && let Some(owner) = set.owner
@@ -101,6 +101,7 @@ impl FileServer {
             let directory = open.find(fid.vnode, fid.unique)?;
             let granted = caller.granted(&open.acl(&directory)?);
             caller.check_administer(granted, open.header().owner)?;
+            open.forget(fid.vnode);
             let fs = open.fs.by_afs_user(caller.user.id.0);
             let stored = fs.set_access_list(object(fid.vnode), &acl.to_compact());
             stored.map_err(|error| code_of(&open, &error))?;
@@ -140,13 +141,14 @@ impl Store<'_> {
         let _locks = open.lock(&[self.fid.vnode]);
         let file = self.file(&open)?;
         let granted = self.caller.granted(&open.acl(&file)?);
-        self.caller.check_store(&file, granted, self.set)?;
+        self.caller.check_store(&file.about(), granted, self.set)?;
         let now = file.node.attr().size;
         let more = kib(size) - kib(now);
         open.check_quota(more)?;
         if file_length < now {
             let cut = self.files(&open).truncate(object(self.fid.vnode), file_length, false);
             cut.map_err(|error| code_of(&open, &error))?;
+            open.forget(self.fid.vnode);
             open.charge_over(kib(file_length) - kib(now));
         }
         Ok(())
@@ -178,6 +180,7 @@ impl Store<'_> {
         let (now, end) = (file.node.attr().size, at + piece.len() as u64);
         let blocks = kib(now.max(end)) - kib(now);
         open.charge(blocks, 0)?;
+        open.forget(self.fid.vnode);
         let written = self.files(&open).write(object(self.fid.vnode), at, piece, false);
         written.map_err(|error| {
             open.charge_over(-blocks);
@@ -194,6 +197,7 @@ impl Store<'_> {
         let failed = |error: zpl::Error| code_of(&open, &error);
         if size > now || !self.counted {
             open.charge(kib(size.max(now)) - kib(now), 0)?;
+            open.forget(self.fid.vnode);
             self.files(&open).truncate(object(self.fid.vnode), size.max(now), false).map_err(failed)?;
         }
         change(&open, self.caller, &file, self.set, true)?;
@@ -208,8 +212,8 @@ impl Store<'_> {
 fn change(open: &Open, caller: &Caller, file: &Found, set: &StoreStatus, data: bool) -> Outcome<()> {
     let mut mode = set.mode.map(|mode| mode & 0o7777);
     if mode.is_none() && (data || set.owner.is_some()) && !caller.is_administrator() {
-        let without = file.mode() & !SET_USER_ID;
-        mode = Some(without).filter(|mode| *mode != file.mode());
+        let without = file.about().mode & !SET_USER_ID;
+        mode = Some(without).filter(|mode| *mode != file.about().mode);
     }
     let attributes = SetAttr {
         permissions: mode,
@@ -221,6 +225,7 @@ fn change(open: &Open, caller: &Caller, file: &Found, set: &StoreStatus, data: b
     if attributes == SetAttr::default() && data {
         return Ok(());
     }
+    open.forget(file.vnode);
     let fs = open.fs.by_afs_user_again(caller.user.id.0);
     fs.set_attr(object(file.vnode), &attributes).map_err(|error| code_of(open, &error))?;
     Ok(())

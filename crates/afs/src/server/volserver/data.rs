@@ -214,7 +214,7 @@ impl VolumeServer {
         let mut call = connection.open(TIME).map_err(of_rx)?;
         let request = Call::Restore { transaction: to_transaction, flags: 0, cookie: cookie.clone() };
         call.write(request.request()).map_err(of_rx)?;
-        let sent = write_dump(open, scope(since, false), &mut call);
+        let sent = write_dump(open, scope(since, true), &mut call);
         if let Err(error) = &sent {
             report(error);
         }

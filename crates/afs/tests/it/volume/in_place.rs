@@ -58,15 +58,17 @@ fn change(fs: &FileSystem) {
     let reused = fs.unlink(many, b"file1").unwrap().unwrap();
     fs.reap(reused).unwrap();
     let new = |kind| NewFile { uid: 12, ..NewFile::new(kind, 0o640) };
-    fs.create_at(many, b"again", &new(Kind::Regular), Place { object: reused, generation: 6001 }).unwrap();
+    fs.create_at(many, b"again", &new(Kind::Regular), Place { object: reused, generation: 6001 }, None)
+        .unwrap();
     let gone = fs.unlink(root, b"mount").unwrap().unwrap();
     fs.reap(gone).unwrap();
-    fs.create_at(root, b"mount", &new(Kind::Regular), Place { object: gone, generation: 6002 }).unwrap();
+    fs.create_at(root, b"mount", &new(Kind::Regular), Place { object: gone, generation: 6002 }, None)
+        .unwrap();
     let target = Kind::Symlink(b"%root.afs.".to_vec());
-    fs.create_at(root, b"other", &new(target), place(6, 6003)).unwrap();
-    fs.create_at(root, b"sub", &new(Kind::Directory), place(5, 6004)).unwrap();
+    fs.create_at(root, b"other", &new(target), place(6, 6003), None).unwrap();
+    fs.create_at(root, b"sub", &new(Kind::Directory), place(5, 6004), None).unwrap();
     let sub = object(Vnode(5));
-    fs.create_at(sub, b"in", &new(Kind::Regular), place(8, 6005)).unwrap();
+    fs.create_at(sub, b"in", &new(Kind::Regular), place(8, 6005), None).unwrap();
     fs.write(object(Vnode(8)), 5_000_000, b"sparse", false).unwrap();
     let gone = fs.unlink(many, b"file200").unwrap().unwrap();
     fs.reap(gone).unwrap();
