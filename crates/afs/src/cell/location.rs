@@ -126,19 +126,19 @@ pub fn server_uuid(path: &Path, addresses: &[Ipv4Addr]) -> Result<Uuid, SysidErr
     getrandom::fill(&mut uuid).map_err(|_| SysidError::Random)?;
     // Version 4, of the usual variant.
     (uuid[6], uuid[8]) = (uuid[6] & 0x0f | 0x40, uuid[8] & 0x3f | 0x80);
-    let made = create(path, &sysid(Uuid(uuid), addresses));
+    let suffix = u32::from_ne_bytes([uuid[0], uuid[1], uuid[2], uuid[3]]);
+    let made = create(path, suffix, &sysid(Uuid(uuid), addresses));
     made.map_err(|source| SysidError::Write { path: path.into(), source })?;
     // Another process may have been faster.
     read()?.ok_or_else(|| SysidError::Shape { path: path.into() })
 }
 
-/// Makes a file with these bytes, unless it exists. It is never seen half-written.
-fn create(path: &Path, bytes: &[u8]) -> io::Result<()> {
+/// Makes a file with these bytes, unless it exists. It is never seen half-written: it has another
+/// name until it is complete, with a suffix that no other process has.
+fn create(path: &Path, suffix: u32, bytes: &[u8]) -> io::Result<()> {
     let mut name = path.as_os_str().to_owned();
-    name.push(format!(".{}.new", std::process::id()));
+    name.push(format!(".{suffix:08x}.new"));
     let new = PathBuf::from(name);
-    // A file of this name can only be of a process that is gone.
-    let _ = fs::remove_file(&new);
     let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
     let linked =
         file.write_all(bytes).and_then(|()| file.sync_all()).and_then(|()| match fs::hard_link(&new, path) {

@@ -54,14 +54,22 @@ fn a_damaged_uuid_is_kept() {
     assert!(matches!(server_uuid(&missing, &[]), Err(SysidError::Write { .. })));
 }
 
-/// Goal: processes that start together have one UUID.
+/// Goal: programs that start together have one UUID.
 #[test]
 fn one_uuid_of_many_starts() {
     let folder = tempfile::tempdir().unwrap();
-    // Threads of one process would share the name of the new file, so each has another file.
-    let made: Vec<_> =
-        (0..8).map(|_| server_uuid(&folder.path().join("sysid"), &[address(1)]).unwrap()).collect();
+    let path = folder.path().join("sysid");
+    let start = std::sync::Barrier::new(8);
+    let made: Vec<Uuid> = std::thread::scope(|scope| {
+        let make = || {
+            start.wait();
+            server_uuid(&path, &[address(1)]).unwrap()
+        };
+        let threads: Vec<_> = (0..8).map(|_| scope.spawn(make)).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
     assert_eq!(made, vec![made[0]; 8]);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
 }
 
 /// Goal: NetInfo and NetRestrict choose the addresses, and need not exist.
