@@ -5,8 +5,8 @@
 //! old answer meanwhile. If no database server answers, the old answer stays in use. Threads that
 //! want an answer that nobody has wait for the thread that asks.
 //!
-//! A cache has a bounded number of entries. A hand goes round and drops the first entry that was not
-//! used since its last turn.
+//! A cache has a bounded number of entries. A hand goes round and drops the first entry that was
+//! not used since its last turn.
 //!
 //! # See
 //! The clock algorithm.

@@ -6,8 +6,8 @@
 //! It serves meanwhile: the list of last time is usually right.
 //!
 //! # On disk
-//! The file `sysid` has the server's UUID, in OpenAFS's layout. So an OpenAFS server and this one can
-//! take each other's place. The words have the byte order of the machine.
+//! The file `sysid` has the server's UUID, in OpenAFS's layout. So an OpenAFS server and this one
+//! can take each other's place. The words have the byte order of the machine.
 //!
 //! | bytes | field |
 //! |---|---|

@@ -1,8 +1,8 @@
 //! Users and groups by the cell's protection servers.
 //!
 //! # Theory
-//! See [`protection`](super::protection). Answers are kept for [`VALID`], and longer while no server
-//! answers. So a server goes on serving the users that it knows.
+//! See [`protection`](super::protection). Answers are kept for [`VALID`], and longer while no
+//! server answers. So a server goes on serving the users that it knows.
 //!
 //! # Memory
 //! Each cache has a bounded number of entries, and an answer has 5,000 groups at most.

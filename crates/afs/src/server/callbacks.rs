@@ -18,9 +18,9 @@
 //! was made, and before its reply. So a change after the reading finds the promise.
 //!
 //! # Memory
-//! A promise takes about 60 bytes. Their number is bounded, for each host and in all. Shortly before
-//! a bound is reached, a thread breaks those promises that end first. At the bound, no more promises
-//! are made.
+//! A promise takes about 60 bytes. Their number is bounded, for each host and in all. Shortly
+//! before a bound is reached, a thread breaks those promises that end first. At the bound, no more
+//! promises are made.
 //!
 //! # Locks
 //! The table of a volume; the list of volumes. Neither is held during a call to a client.

@@ -12,9 +12,9 @@
 //! # Life
 //! | state | moved to by | calls of the client |
 //! |---|---|---|
-//! | not ready | created; an unknown epoch; a call to the client failed | are served without promises |
-//! | ready | the client said who it is and took all that it was owed | are served at once |
-//! | without an address | another client has the address | come from elsewhere, and find the host by UUID |
+//! | not ready | created; an unknown epoch; a failed call to it | are served without promises |
+//! | ready | it said who it is, and took all that it was owed | are served at once |
+//! | without an address | another client has the address | come from another address |
 //!
 //! A host that is not ready is owed each end of a promise. It gets them with its next call, before
 //! that call is served. If it does not answer then, the server waits before it asks again.

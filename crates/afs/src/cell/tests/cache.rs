@@ -20,7 +20,7 @@ fn fresh_answers_are_not_asked_again() {
     assert_eq!(cache.get(&2, now + RETRY, || Answer::Known(7, HOUR)), Ok(7));
 }
 
-/// Goal: while no server answers, the old answer is used, and the server is asked from time to time.
+/// Goal: while no server answers, the old answer is used, and the server is asked again later.
 #[test]
 fn old_answers_are_used_while_the_server_is_away() {
     let cache: Cache<u32, u32> = Cache::new(10, RETRY);
