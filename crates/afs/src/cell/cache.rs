@@ -2,8 +2,8 @@
 //!
 //! # Theory
 //! An answer is fresh for some time. After that, one thread asks again, and other threads use the
-//! old answer meanwhile. If no database server answers, the old answer stays in use. Threads that
-//! want an answer that nobody has wait for the thread that asks.
+//! old answer meanwhile. If no database server answers, the old answer stays in use. If there is no
+//! old answer, the other threads wait for the thread that asks.
 //!
 //! A cache has a bounded number of entries. A hand goes round and drops the first entry that was
 //! not used since its last turn.
@@ -55,7 +55,7 @@ struct State<K, V> {
 pub(super) struct Cache<K, V> {
     state: Mutex<State<K, V>>,
     most: usize,
-    /// After which time a server that was away is asked again for an entry that is not fresh.
+    /// The pause after a server was away, for an entry that is not fresh.
     retry: Duration,
 }
 

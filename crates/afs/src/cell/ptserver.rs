@@ -22,11 +22,11 @@ use crate::errors::rxgen::RXGEN_CC_UNMARSHAL;
 use crate::types::PrincipalId;
 use crate::wire::List;
 
-/// How long an answer is used before the server is asked again.
+/// How long an answer is fresh.
 pub const VALID: Duration = Duration::from_secs(2 * 3600);
 /// How long an unknown name or a refusal is remembered.
 const NEGATIVE: Duration = Duration::from_secs(60);
-/// After which time a server that was away is asked again for an answer that is too old.
+/// The pause after a server was away, for an answer that is not fresh.
 const RETRY: Duration = Duration::from_secs(30);
 /// Most users in all parts of the cache together.
 const USERS: usize = 65_536;

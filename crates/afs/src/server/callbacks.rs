@@ -239,7 +239,7 @@ impl Shared {
         }
     }
 
-    /// Does what was asked for, and if `all` what is due from time to time.
+    /// Does what the counters request, and if `all` what is due from time to time.
     fn maintain(&self, now: Instant, all: bool) {
         let (crowded, greedy) = {
             let mut work = self.work.lock();
@@ -400,7 +400,7 @@ impl VolumeCallBacks {
                     }
                 }
                 if host.generation() != generation {
-                    // The host was told meanwhile that it has no promises.
+                    // A reset reached the host meanwhile: it believes in no promise.
                     return CallBack::dropped();
                 }
             }
@@ -411,7 +411,7 @@ impl VolumeCallBacks {
     /// Breaks the promises for files that were changed, except those of the host that changed them.
     ///
     /// It returns when all holders know, or when [`Limits::deadline`] has passed. A holder that did
-    /// not answer is told when it calls next.
+    /// not answer gets the break with its next call.
     pub fn changed(&self, files: &[(Vnode, Unique)], by: Option<&Host>) {
         let by = by.map(Host::number);
         let mut holders = BTreeMap::new();

@@ -73,12 +73,12 @@ pub trait Clients: Send + Sync {
     /// [`Failure`]
     fn reset(&self, peer: SocketAddrV4, has_uuid: bool, time: Duration) -> Result<(), Failure>;
 
-    /// Ends the promises for some files, [`MAX_FIDS`] at most, to all these clients at the same time
-    /// (CallBack). Vnode 0 means the whole volume. The results are in the order of `peers`.
+    /// Ends the promises for some files, [`MAX_FIDS`] at most, to all these clients at the same
+    /// time (CallBack). Vnode 0 means the whole volume. The results are in the order of `peers`.
     fn call_back(&self, peers: &[SocketAddrV4], fids: &[Fid], time: Duration) -> Vec<Result<(), Failure>>;
 
-    /// Checks at the same time that these clients are there (Probe). The results are in the order of
-    /// `peers`.
+    /// Checks at the same time that these clients are there (Probe). The results are in the order
+    /// of `peers`.
     fn probe(&self, peers: &[SocketAddrV4], time: Duration) -> Vec<Result<(), Failure>>;
 
     /// Releases what is kept for calls to this address.

@@ -64,8 +64,8 @@ pub struct Options {
     pub talks: usize,
     /// How long a client may take for an answer. Default: 2 s.
     pub patience: Duration,
-    /// After which time a client that failed is asked again. It doubles with each failure, up to
-    /// 16 times. Default: 5 s.
+    /// The pause after a call to a client failed. It doubles with each failure, up to 16 times.
+    /// Default: 5 s.
     pub retry: Duration,
 }
 
@@ -384,9 +384,9 @@ impl Hosts {
 
     /// The host at this address, whose connection has this epoch.
     ///
-    /// A new host is asked who it is, and a host that is owed ends of promises gets them. That takes
-    /// twice the patience for a client that does not answer. Such a host is returned, too, but is not
-    /// ready: it gets no promises.
+    /// The server asks a new host who it is, and delivers the ends of promises that a host is owed.
+    /// That takes twice the patience for a client that does not answer. Such a host is returned,
+    /// too, but is not ready: it gets no promises.
     pub fn of(&self, peer: SocketAddrV4, epoch: u32) -> Arc<Host> {
         if let Some(host) = self.known(peer, epoch) {
             return host;
@@ -422,7 +422,7 @@ impl Hosts {
                 if host.is_ready_for(epoch) {
                     return Arc::clone(&host);
                 }
-                // Until it is known who has the address, nobody gets promises.
+                // Until it is known who has the address, there are no promises.
                 host.ready.store(false, Ordering::Release);
                 if talk.is_none() || state.retry_at.is_some_and(|at| Instant::now() < at) {
                     return Arc::clone(&host);
@@ -481,7 +481,7 @@ impl Hosts {
     fn identify(&self, host: &Arc<Host>, peer: SocketAddrV4, uuid: Option<Uuid>) -> Option<Arc<Host>> {
         let mut by_uuid = self.by_uuid.lock();
         if by_uuid.len() >= self.options.hosts.saturating_mul(2) {
-            // Hosts that lost their address. If one comes back, it is new, and gets a reset.
+            // Hosts that lost their address. If one calls again, it is new, and gets a reset.
             by_uuid.retain(|_, host| host.address().is_some());
         }
         let known = uuid.and_then(|uuid| by_uuid.get(&uuid).cloned());
@@ -573,8 +573,8 @@ impl Hosts {
         shards.flat_map(|shard| shard.read().values().cloned().collect::<Vec<_>>()).collect()
     }
 
-    /// Checks that hosts with promises are still there, if they have not called for this time. So the
-    /// next change of one of their files does not wait for a host that is gone.
+    /// Checks that hosts with promises are still there, if they have not called for this time. So
+    /// the next change of one of their files does not wait for a host that is gone.
     pub(super) fn probe_idle(&self, idle: Duration, now: Instant) {
         let seconds = self.seconds(now);
         let since = |time: &AtomicU32| seconds.saturating_sub(time.load(Ordering::Relaxed));

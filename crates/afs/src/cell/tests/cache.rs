@@ -7,7 +7,7 @@ use super::*;
 const HOUR: Duration = Duration::from_secs(3600);
 const RETRY: Duration = Duration::from_secs(30);
 
-/// Goal: an answer is asked for once while it is fresh, and a refusal, too.
+/// Goal: a fresh answer needs no question, and a fresh refusal needs none.
 #[test]
 fn fresh_answers_are_not_asked_again() {
     let cache: Cache<u32, u32> = Cache::new(10, RETRY);
@@ -20,7 +20,7 @@ fn fresh_answers_are_not_asked_again() {
     assert_eq!(cache.get(&2, now + RETRY, || Answer::Known(7, HOUR)), Ok(7));
 }
 
-/// Goal: while no server answers, the old answer is used, and the server is asked again later.
+/// Goal: while no server answers, the old answer is used, and a question follows after a pause.
 #[test]
 fn old_answers_are_used_while_the_server_is_away() {
     let cache: Cache<u32, u32> = Cache::new(10, RETRY);
@@ -29,7 +29,7 @@ fn old_answers_are_used_while_the_server_is_away() {
     assert_eq!(cache.get(&1, now, || Answer::Known(5, HOUR)), Ok(5));
     let later = now + 100 * HOUR;
     assert_eq!(cache.get(&1, later, || Answer::Away(-3)), Ok(5));
-    assert_eq!(cache.get(&1, later + RETRY / 2, || panic!("the server was asked a moment ago")), Ok(5));
+    assert_eq!(cache.get(&1, later + RETRY / 2, || panic!("the pause has not ended")), Ok(5));
     assert_eq!(cache.get(&1, later + RETRY, || Answer::Known(6, HOUR)), Ok(6));
     // A refusal ends the use of the old answer.
     assert_eq!(cache.get(&1, later + 9 * HOUR, || Answer::Refused(9, RETRY)), Err(9));
@@ -59,7 +59,7 @@ fn one_thread_asks() {
     assert_eq!(asked.load(Ordering::SeqCst), 1);
 }
 
-/// Goal: an answer that was asked for before a removal is not kept, and new questions are made.
+/// Goal: an answer to a question from before a removal is not kept, and new questions are made.
 #[test]
 fn removals_reach_answers_under_way() {
     let cache: Cache<u32, u32> = Cache::new(10, RETRY);

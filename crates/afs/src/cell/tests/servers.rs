@@ -46,7 +46,7 @@ fn fixed(kvno: i32) -> Keys {
     Keys::fixed(vec![key(kvno)])
 }
 
-/// Goal: users have their groups, and each is asked for once until it is flushed.
+/// Goal: users have their groups, and each takes one question until it is flushed.
 #[test]
 fn users_have_groups() {
     let (server, log) = database(LOCAL, PR_SERVICE, 1, Box::new(answer));
@@ -61,10 +61,10 @@ fn users_have_groups() {
     assert!(foreign.id == PrincipalId(70) && !foreign.is_administrator);
     log.lock().clear();
     // Unknown names are anonymous, and so are names that no server can know.
-    let anonymous = protection.user("nobody").unwrap();
+    let anonymous = protection.user("unknown").unwrap();
     assert_eq!(*anonymous, User::anonymous());
     assert_eq!(std::mem::take(&mut *log.lock()), [504, 508]);
-    for name in ["nobody", &"x".repeat(64), "admin\0"] {
+    for name in ["unknown", &"x".repeat(64), "admin\0"] {
         assert_eq!(protection.user(name).unwrap(), anonymous);
     }
     assert_eq!(*log.lock(), []);
@@ -122,7 +122,7 @@ fn the_servers_go_away() {
     assert_eq!(none.host(Ipv4Addr::LOCALHOST), Err(AWAY));
 }
 
-/// Goal: a server that another key has is asked with the new key once the file of keys has it.
+/// Goal: a server with another key takes calls once the file has its key.
 #[test]
 fn keys_change() {
     let file = tempfile::NamedTempFile::new().unwrap();

@@ -18,10 +18,10 @@ fn a_change_breaks_the_others() {
     volume.changed(&[file(1)], Some(&writer));
     assert_eq!(world.fake.events(), [broken(2, &[1])]);
     assert_eq!((world.callbacks.count(), writer.promises(), reader.promises()), (3, 2, 1));
-    // The promise was broken, so the next change calls nobody.
+    // The promise was broken, so the next change makes no call.
     volume.changed(&[file(1)], Some(&writer));
     assert_eq!(world.fake.events(), []);
-    // Nobody is the changer.
+    // The change has no host.
     volume.changed(&[file(1), file(2)], None);
     assert_eq!(world.fake.events(), [broken(1, &[1, 2]), broken(2, &[1, 2])]);
     assert_eq!(world.callbacks.count(), 0);
@@ -232,7 +232,7 @@ fn no_promise_beyond_the_bound() {
     assert!(world.callbacks.count() <= 3 && volume.count() <= 3);
 }
 
-/// Goal: a change of many files is told in calls that are not too long.
+/// Goal: a change of many files takes several calls, none of which is too long.
 #[test]
 fn many_files_need_several_calls() {
     let world = World::new();

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Goal: a new host is asked who it is and reset, once.
+/// Goal: a new host says who it is and gets a reset, once.
 #[test]
 fn a_new_host_is_asked_and_reset() {
     let world = World::new();
@@ -123,7 +123,7 @@ fn another_client_takes_an_address() {
     assert_eq!(world.hosts.count(), 2);
 }
 
-/// Goal: a client that was started again is asked who it is, and stays the same host.
+/// Goal: a client that was started again says who it is, and stays the same host.
 #[test]
 fn a_restarted_client_is_asked_again() {
     let world = World::new();

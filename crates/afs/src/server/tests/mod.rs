@@ -139,7 +139,7 @@ impl World {
     }
 
     fn new() -> Self {
-        // A client that failed is asked again with its next call.
+        // There is no pause after a client failed.
         let options = Options { retry: Duration::ZERO, ..Options::default() };
         Self::with(Fake::default(), options, Limits::default())
     }
