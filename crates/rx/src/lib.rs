@@ -16,8 +16,8 @@
 //!
 //! # Absent
 //! * The calls of file servers and volume servers, and what their arguments mean.
-//! * Secrets against those who see the packets of a connection. They can prove an address, abort
-//!   calls, and carry new packets to another address. Against all others, see [`engine`].
+//! * Protection against hosts that see the packets of a connection. They can prove an address,
+//!   abort calls, and carry new packets to another address. Against all others, see [`engine`].
 //! * Groups of hosts: each IPv4 address is a host, and hosts behind one address are one.
 //! * A hard limit on the bytes of replies: see the table in the engine's module `shares`.
 //! * Path MTU: data packets have 1,440 bytes.

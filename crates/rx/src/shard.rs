@@ -223,7 +223,7 @@ impl Shard {
         }
     }
 
-    /// Ends all calls. Their peers are told, and threads that wait for them go on.
+    /// Ends all calls. Their peers get an abort, and threads that wait for them go on.
     pub(crate) fn shut_down(self: &Arc<Shard>) {
         let mut state = self.lock();
         state.engine.shut_down();

@@ -64,7 +64,7 @@ pub struct Options {
     pub most_workers: usize,
     /// Calls that may wait for such a thread.
     pub waiting: usize,
-    /// Limits and times.
+    /// Limits and times. The limits in all are those of all sockets together.
     pub config: Config,
     /// The security classes for clients of our services.
     pub classes: Vec<Arc<dyn Class>>,

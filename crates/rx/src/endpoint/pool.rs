@@ -9,17 +9,17 @@
 //! that they pretend to be. Together they have half of the threads. Proven hosts come first, but
 //! for every fourth turn.
 //!
-//! The places in the lines are shared likewise: a line has no more than are free, and strangers have
-//! a quarter of all.
+//! The places in the lines are shared likewise: a line has no more than are free, and strangers
+//! have a quarter of all.
 //!
 //! # Life
 //! Some threads are always there. Others start when a call would wait, and end when they had
 //! nothing to do for a while. [`Pool::stop`] drops the calls that wait.
 
-use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
 use std::net::Ipv4Addr;
 use std::sync::Arc;
+use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
@@ -38,11 +38,6 @@ const TURNS: usize = 4;
 const IDLE: Duration = Duration::from_secs(30);
 /// How long [`Pool::stop`] waits for threads, whose calls have failed.
 const GRACE: Duration = Duration::from_secs(5);
-
-thread_local! {
-    /// Whether this thread is a worker.
-    static WORKER: Cell<bool> = const { Cell::new(false) };
-}
 
 /// A call for a worker.
 pub(super) struct Job {
@@ -218,11 +213,21 @@ impl<J> Lines<J> {
 /// What the lock of the pool protects.
 struct State {
     lines: Lines<Job>,
+    /// The threads that were started, and those that run.
     threads: usize,
+    running: Vec<ThreadId>,
     idle: usize,
     /// Calls that ever waited.
     waited: u32,
     stopped: bool,
+}
+
+impl State {
+    /// This thread ends.
+    fn end(&mut self) {
+        self.threads -= 1;
+        self.running.retain(|id| *id != thread::current().id());
+    }
 }
 
 /// The threads.
@@ -246,8 +251,8 @@ impl Drop for Running<'_> {
     fn drop(&mut self) {
         let mut state = self.pool.state.lock();
         state.lines.done(self.line);
-        if std::thread::panicking() {
-            state.threads -= 1;
+        if thread::panicking() {
+            state.end();
         }
     }
 }
@@ -258,7 +263,14 @@ impl Pool {
         let least = least.max(1);
         let lines = Lines::new(limit.max(least), most);
         let pool = Arc::new(Pool {
-            state: Mutex::new(State { lines, threads: 0, idle: 0, waited: 0, stopped: false }),
+            state: Mutex::new(State {
+                lines,
+                threads: 0,
+                running: Vec::new(),
+                idle: 0,
+                waited: 0,
+                stopped: false,
+            }),
             work: Condvar::new(),
             ended: Condvar::new(),
             least,
@@ -271,7 +283,7 @@ impl Pool {
 
     /// Starts a thread.
     fn add(self: &Arc<Pool>, state: &mut State) {
-        let (pool, thread) = (Arc::clone(self), std::thread::Builder::new().name("rx-worker".into()));
+        let (pool, thread) = (Arc::clone(self), thread::Builder::new().name("rx-worker".into()));
         match thread.spawn(move || pool.work()) {
             Ok(_) => state.threads += 1,
             Err(error) => tracing::error!(%error, "a worker for Rx calls can't start"),
@@ -279,8 +291,8 @@ impl Pool {
     }
 
     fn work(&self) {
-        WORKER.set(true);
         let mut state = self.state.lock();
+        state.running.push(thread::current().id());
         while !state.stopped {
             if let Some((line, job)) = state.lines.pop() {
                 if state.idle > 0 && state.lines.has_turns() {
@@ -300,7 +312,7 @@ impl Pool {
                 break;
             }
         }
-        state.threads -= 1;
+        state.end();
         self.ended.notify_all();
     }
 
@@ -330,7 +342,8 @@ impl Pool {
         state.stopped = true;
         let jobs = state.lines.clear();
         self.work.notify_all();
-        let own = usize::from(WORKER.get());
+        // A service that drops its endpoint does so in one of the threads.
+        let own = usize::from(state.running.contains(&thread::current().id()));
         let deadline = Instant::now() + GRACE;
         while state.threads > own && !self.ended.wait_until(&mut state, deadline).timed_out() {}
         drop(state);

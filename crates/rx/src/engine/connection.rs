@@ -4,16 +4,14 @@ use std::net::SocketAddrV4;
 use std::sync::Arc;
 
 use super::patience::Patience;
-use super::receive::Receiver;
+use super::receive::{PACKET, Receiver};
 use super::send::Sender;
-use super::shares::Taken;
+use super::taken::Taken;
 use super::time::Time;
 use super::{CallId, Config};
 use crate::packet::{CHANNELS, Flags, Header, Kind, debug};
 use crate::security::{ConnectionId, Identity, Session};
 
-/// Bytes that a packet takes in memory beside its data, about.
-pub(super) const PACKET: usize = 64;
 /// Bytes of a request that a program starts with before the request is complete.
 const ENOUGH: usize = 20 << 10;
 

@@ -4,9 +4,9 @@ use std::net::SocketAddrV4;
 use std::time::Duration;
 
 use super::batch::Opened;
-use super::connection::{Call, Channel, Connection, PACKET, Program, Proof};
-use super::receive::Taken;
-use super::shares;
+use super::connection::{Call, Channel, Connection, Program, Proof};
+use super::receive::{PACKET, Packet};
+use super::taken::Taken;
 use super::{CallId, Engine, Event, Time};
 use crate::packet::{Ack, CHANNELS, EPOCH_MOVES, Flags, Header, Kind, Reason, abort_code};
 use crate::security::rxkad::SKEW;
@@ -179,7 +179,7 @@ impl Engine {
             dirty: false,
             proved: false,
             echo_from: serial,
-            taken: shares::Taken::default(),
+            taken: Taken::default(),
             started: 0,
             open: false,
         });
@@ -286,16 +286,16 @@ impl Engine {
         (call.heard, call.user_status) = (now, header.user_status);
         let taken = call.receiver.take_packet(now, header.seq, header.serial, header.flags, body);
         self.counts.bytes[0] +=
-            if matches!(taken, Taken::Ready | Taken::Held) { body.len() as u64 } else { 0 };
+            if matches!(taken, Packet::Ready | Packet::Held) { body.len() as u64 } else { 0 };
         match taken {
-            Taken::Duplicate => {
+            Packet::Duplicate => {
                 self.counts.debug.duplicates = self.counts.debug.duplicates.wrapping_add(1);
             }
-            Taken::Ready | Taken::Held => call.progress = now,
-            Taken::Refused => {}
+            Packet::Ready | Packet::Held => call.progress = now,
+            Packet::Refused => {}
         }
         let id = CallId { connection: reference, channel: at as u8, number: header.call };
-        if taken == Taken::Ready && call.program == Program::Running && !call.noticed {
+        if taken == Packet::Ready && call.program == Program::Running && !call.noticed {
             call.noticed = true;
             self.events.push_back(Event::Readable(id));
         }
@@ -316,10 +316,10 @@ impl Engine {
         call.sender.answered();
         let taken = call.receiver.take_packet(now, header.seq, header.serial, header.flags, body);
         self.counts.bytes[0] += body.len() as u64;
-        if taken == Taken::Duplicate {
+        if taken == Packet::Duplicate {
             self.counts.debug.duplicates = self.counts.debug.duplicates.wrapping_add(1);
         }
-        if taken == Taken::Ready && call.program == Program::Running && !call.noticed {
+        if taken == Packet::Ready && call.program == Program::Running && !call.noticed {
             call.noticed = true;
             let id = CallId { connection: reference, channel: at as u8, number: header.call };
             self.events.push_back(Event::Readable(id));
@@ -345,7 +345,7 @@ impl Engine {
         }
         if !proved {
             if !echo {
-                // Anybody can have sent it. A repeated packet requests a better one.
+                // Every host can have sent it. A repeated packet requests a better one.
                 return;
             }
             self.prove(slot);

@@ -14,8 +14,9 @@
 //!
 //! # Life of a server's call
 //! A packet with a higher call number makes the call. [`Event::Start`] follows when its request is
-//! complete, or large. The program takes bytes, sends bytes, and says [`Engine::finish`]. The call
-//! is forgotten when the client has acknowledged the reply, calls again, or is silent for too long.
+//! complete, or large and its client proven. The program takes bytes, sends bytes, and says
+//! [`Engine::finish`]. The call is forgotten when the client has acknowledged the reply, calls
+//! again, or is silent for too long.
 //!
 //! # Bounds
 //! [`Config`] bounds connections, calls, and the bytes of requests and replies, for each address
@@ -35,8 +36,8 @@
 //! without security there is nothing at all. There, the new address is a new connection, which is
 //! challenged again. After a move, the new address must prove itself.
 //!
-//! What remains: whoever sees the packets of a connection can prove what it likes, and can carry a
-//! new packet to another address before the client's own arrives.
+//! What remains: a host that sees the packets of a connection can prove any address, and can carry
+//! a new packet to another address before the client's own arrives.
 //!
 //! # Absent
 //! Sockets, threads and blocking calls are in other modules.
@@ -52,6 +53,7 @@ mod receive;
 mod send;
 mod shares;
 mod table;
+mod taken;
 #[cfg(test)]
 mod tests;
 mod time;

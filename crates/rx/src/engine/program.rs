@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::connection::{Call, Channel, Connection, Program, Proof};
 use super::output::FULL;
-use super::shares::Taken;
+use super::taken::Taken;
 use super::{CallId, ConnectionRef, Engine, Event, Time};
 use crate::block::Slice;
 use crate::packet::CHANNEL_MASK;
@@ -181,7 +181,7 @@ impl Engine {
             used: now,
             scheduled: Time(u64::MAX),
             dirty: false,
-            // Nobody else chose its address.
+            // The program chose its address.
             proved: true,
             echo_from: 0,
             taken: Taken::default(),

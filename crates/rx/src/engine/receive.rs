@@ -11,10 +11,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::connection::PACKET;
 use super::time::Time;
 use crate::packet::{Ack, Flags, Reason, Trailer, ack};
 
+/// Bytes that a packet takes in memory beside its data, about.
+pub(super) const PACKET: usize = 64;
 /// Bytes that wait for the program before the sender is stopped.
 const FULL: usize = 256 << 10;
 /// How long an acknowledgement may wait.
@@ -51,7 +52,7 @@ pub(super) struct Receiver {
 
 /// What became of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Taken {
+pub(super) enum Packet {
     /// The program has more to read.
     Ready,
     /// The packet waits for others.
@@ -128,18 +129,18 @@ impl Receiver {
         serial: u32,
         flags: Flags,
         body: &[u8],
-    ) -> Taken {
+    ) -> Packet {
         let last = flags.has(Flags::LAST);
         if seq == 0 || (last && self.last.is_some_and(|known| known != seq)) || self.past_end(seq) {
-            return Taken::Refused;
+            return Packet::Refused;
         }
         if seq < self.next || self.held.contains_key(&seq) {
             self.due = Some((Reason::DUPLICATE, serial));
-            return Taken::Duplicate;
+            return Packet::Duplicate;
         }
         if seq >= self.next.saturating_add(self.window) {
             self.due = Some((Reason::EXCEEDS_WINDOW, serial));
-            return Taken::Refused;
+            return Packet::Refused;
         }
         if last {
             self.last = Some(seq);
@@ -163,7 +164,7 @@ impl Receiver {
         if self.timer.is_none() {
             self.timer = Some(now.after(if self.done && !self.client { DELAY_LAST } else { DELAY }));
         }
-        if in_order { Taken::Ready } else { Taken::Held }
+        if in_order { Packet::Ready } else { Packet::Held }
     }
 
     fn past_end(&self, seq: u32) -> bool {

@@ -1,20 +1,20 @@
 //! Shares: how much of the engine one host can take.
 //!
 //! # Theory
-//! A source address in a datagram proves nothing: anybody can write it. So there are two classes of
-//! connections.
+//! A source address in a datagram proves nothing: every host can write it. So there are two classes
+//! of connections.
 //!
-//! * A **stranger** has proved nothing. Whoever sends its packets may not even get the answers.
+//! * A **stranger** has proved nothing. The sender of its packets may not even get the answers.
 //! * A connection is **proven** when its peer has returned a number that only the receiver of our
 //!   packets knows: the serial number that an acknowledgement echoes, or the nonce of a challenge.
 //!
 //! The class belongs to the connection and not to the address. Else a forger could use what the
 //! owner of the address has proved.
 //!
-//! Strangers have a quarter of everything, and half of the connections. Within it, the oldest makes
-//! room for the newest. So forgers push each other out, and a real client needs only one round trip
-//! to leave their class. Nothing that strangers do takes anything from proven connections, not even
-//! from those of the address that they pretend to have.
+//! Strangers have a quarter of everything, and half of the connections. Among them, the oldest
+//! makes room for the newest. So forgers push each other out, and a real client needs only one
+//! round trip to leave their class. Nothing that strangers do takes anything from proven
+//! connections, not even from those of the address that they pretend to have.
 //!
 //! A host is an IPv4 address. Of the part of the proven connections, a host has at most its share,
 //! and of bytes at most as much as is still free. So the last byte is never gone: however many
@@ -33,11 +33,15 @@
 //! counts their replies before the next.
 //!
 //! # Absent
+//! Each socket of an endpoint has an engine. The limits in all are divided among them. A host whose
+//! packets arrive at several sockets, from several ports, has its share at each.
+//!
 //! Hosts behind one address are one host. Networks of hosts are not grouped.
 
 use std::collections::VecDeque;
 
 use super::connection::Connection;
+use super::taken::Taken;
 use super::{CallId, Config, ConnectionRef, Engine};
 
 /// Strangers have one part in so many.
@@ -50,29 +54,6 @@ const CHANCES: usize = 8;
 /// The class of connections that proved nothing, and of others.
 const STRANGER: usize = 0;
 const PROVEN: usize = 1;
-
-/// What a connection, a host or all hosts take.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Taken {
-    pub(super) connections: usize,
-    /// Bytes of requests.
-    pub(super) requests: usize,
-    /// Bytes of replies.
-    pub(super) replies: usize,
-    /// Calls that the program has, and not ended.
-    pub(super) started: usize,
-    pub(super) calls: usize,
-}
-
-impl Taken {
-    fn change(&mut self, old: &Taken, new: &Taken) {
-        self.connections = self.connections - old.connections + new.connections;
-        self.requests = self.requests - old.requests + new.requests;
-        self.replies = self.replies - old.replies + new.replies;
-        self.started = self.started - old.started + new.started;
-        self.calls = self.calls - old.calls + new.calls;
-    }
-}
 
 /// What the connections of one class of a host take.
 #[derive(Debug, Default)]

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::engine::random::Random;
-use crate::engine::shares::Taken;
+use crate::engine::taken::Taken;
 
 /// An address of its own for each number.
 fn host(n: u32) -> SocketAddrV4 {
@@ -90,7 +90,8 @@ fn blind_acks_prove_nothing() {
     assert!(sent(&mut server, Time(3)).len() > 4);
 }
 
-/// Goal: a packet that says that everything arrived, and echoes nothing, ends no reply to a stranger.
+/// Goal: a packet that says that everything arrived, and echoes nothing, ends no reply to a
+/// stranger.
 #[test]
 fn a_blind_ack_of_all_ends_nothing() {
     let mut server = engine(Config::default());
@@ -627,14 +628,72 @@ fn check_shares(server: &Engine) {
     assert!(server.connections() <= config.connections && totals[0].connections <= config.connections / 2);
 }
 
+/// Random packets and a program that is random, too.
+struct Chaos {
+    server: Engine,
+    now: Time,
+    running: Vec<CallId>,
+    last: HashMap<SocketAddrV4, Header>,
+}
+
+impl Chaos {
+    fn step(&mut self, n: u32, what: u8, seq: u32, size: usize) {
+        let (server, from) = (&mut self.server, host(n % 6));
+        self.now = Time(self.now.0 + 50_000);
+        let call = 1 + u32::from(what) % 3;
+        let header = Header { cid: n << 2 | seq & 3, ..of(n, call, seq, Flags::default()) };
+        let end = (!self.running.is_empty()).then(|| n as usize % self.running.len());
+        match (what, end) {
+            (0..=3, _) => server.receive(self.now, from, &header, &mut vec![0; size]),
+            (4 | 5, _) => {
+                let header = Header { flags: Flags::CLIENT.with(Flags::LAST), ..header };
+                server.receive(self.now, from, &header, &mut vec![0; size]);
+            }
+            (6, _) => {
+                let header = Header { kind: Kind::Abort, call: header.call * (seq & 1), ..header };
+                server.receive(self.now, from, &header, &mut [0; 4]);
+            }
+            (7 | 8, _) => {
+                if let Some(packet) = self.last.get(&from) {
+                    answer(server, self.now, from, packet);
+                }
+            }
+            (9, Some(at)) => {
+                let id = self.running.swap_remove(at);
+                let _ = server.take(id);
+                let _ = server.send(id, [Slice::from(vec![0; size * 10])], true);
+                server.finish(id);
+            }
+            (10, Some(at)) => server.abort(self.running.swap_remove(at), 1),
+            _ => self.now = Time(self.now.0 + u64::from(n) * 100_000),
+        }
+        self.settle();
+    }
+
+    fn settle(&mut self) {
+        self.server.tick(self.now);
+        let started = events(&mut self.server).into_iter().filter_map(|event| match event {
+            Event::Start(id) => Some(id),
+            _ => None,
+        });
+        self.running.extend(started);
+        let mut out = Vec::new();
+        self.server.transmit(self.now, &mut out);
+        for datagram in out {
+            self.last.insert(datagram.to, Header::parse(&datagram.head).unwrap().0);
+        }
+        check_shares(&self.server);
+    }
+}
+
 proptest! {
-    /// Goal: whatever hosts send and programs do, shares are counted rightly, limits hold, and in the
-    /// end nothing is left.
+    /// Goal: whatever hosts send and programs do, shares are counted rightly, limits hold, and in
+    /// the end nothing is left.
     #[test]
     fn shares_are_counted(
         steps in prop::collection::vec((0u32..60, 0u8..12, 0u32..5, 0usize..1_500), 1..300),
     ) {
-        let mut server = engine(Config {
+        let server = engine(Config {
             connections: 24,
             connections_per_host: 8,
             bytes: 40_000,
@@ -644,64 +703,17 @@ proptest! {
             calls_per_host: 4,
             ..Config::default()
         });
-        let (mut now, mut running) = (Time(1), Vec::new());
-        let mut last: HashMap<SocketAddrV4, Header> = HashMap::new();
+        let mut chaos = Chaos { server, now: Time(1), running: Vec::new(), last: HashMap::new() };
         for (n, what, seq, size) in steps {
-            now = Time(now.0 + 50_000);
-            let from = host(n % 6);
-            let call = 1 + u32::from(what) % 3;
-            let header = Header { cid: n << 2 | seq & 3, ..of(n, call, seq, Flags::default()) };
-            match what {
-                0..=3 => server.receive(now, from, &header, &mut vec![0; size]),
-                4 | 5 => {
-                    let header = Header { flags: Flags::CLIENT.with(Flags::LAST), ..header };
-                    server.receive(now, from, &header, &mut vec![0; size]);
-                }
-                6 => {
-                    let header = Header { kind: Kind::Abort, call: header.call * (seq & 1), ..header };
-                    server.receive(now, from, &header, &mut [0; 4]);
-                }
-                7 | 8 => {
-                    if let Some(packet) = last.get(&from) {
-                        answer(&mut server, now, from, &packet.clone());
-                    }
-                }
-                9 if !running.is_empty() => {
-                    let id: CallId = running.swap_remove(n as usize % running.len());
-                    let _ = server.take(id);
-                    let _ = server.send(id, [Slice::from(vec![0; size * 10])], true);
-                    server.finish(id);
-                }
-                10 if !running.is_empty() => {
-                    let id = running.swap_remove(n as usize % running.len());
-                    server.abort(id, 1);
-                }
-                _ => now = Time(now.0 + u64::from(n) * 100_000),
-            }
-            server.tick(now);
-            running.extend(events(&mut server).into_iter().filter_map(|event| match event {
-                Event::Start(id) => Some(id),
-                _ => None,
-            }));
-            let mut out = Vec::new();
-            server.transmit(now, &mut out);
-            for datagram in out {
-                last.insert(datagram.to, Header::parse(&datagram.head).unwrap().0);
-            }
-            check_shares(&server);
+            chaos.step(n, what, seq, size);
         }
-        while let Some(next) = server.timer() {
-            prop_assert!(now < Time(10_000_000_000), "something is never forgotten");
-            running.drain(..).for_each(|id| server.finish(id));
-            now = now.max(next);
-            server.tick(now);
-            running.extend(events(&mut server).into_iter().filter_map(|event| match event {
-                Event::Start(id) => Some(id),
-                _ => None,
-            }));
-            sent(&mut server, now);
+        while let Some(next) = chaos.server.timer() {
+            prop_assert!(chaos.now < Time(10_000_000_000), "something is never forgotten");
+            chaos.running.drain(..).for_each(|id| chaos.server.finish(id));
+            chaos.now = chaos.now.max(next);
+            chaos.settle();
         }
-        check_shares(&server);
+        let server = chaos.server;
         prop_assert_eq!((server.connections(), server.hosts.len(), server.peers.len()), (0, 0, 0));
         prop_assert!(server.keys.is_empty() && server.timers.is_empty());
     }
