@@ -3,7 +3,7 @@
 use std::net::SocketAddrV4;
 use std::sync::Arc;
 
-use super::patience::Patience;
+use super::patience::{Patience, Peer};
 use super::receive::{PACKET, Receiver};
 use super::send::Sender;
 use super::taken::Taken;
@@ -87,9 +87,13 @@ impl Call {
             Program::Running => !self.receiver.done() && self.receiver.ready().is_empty(),
             Program::Done => false,
         };
-        let waits = reads || self.sender.waits();
+        let peer = match reads || self.sender.waits() {
+            true => Peer::Owes,
+            false if self.receiver.done() && self.sender.queued() == 0 => Peer::OwesNothing,
+            false => Peer::Waits,
+        };
         let moved = self.receiver.moved() + self.sender.moved();
-        self.patience.watch(now, moved, waits, config.patience, u64::from(config.rate));
+        self.patience.watch(now, moved, peer, config.patience, u64::from(config.rate));
     }
 
     /// Whether this end needs the peer to go on.

@@ -354,6 +354,7 @@ impl Engine {
         let Some(call) = connection.channels[at].call.as_deref_mut() else { return };
         let peer = self.peers.get_mut(connection.peer);
         let acked = call.sender.acked(now, &ack, &peer.rtt);
+        call.watch(now, &self.config, true);
         if let Some(window) = ack.window {
             peer.offered = window.clamp(1, 255);
         }

@@ -6,11 +6,25 @@
 //! from it. Each byte that the peer sends or acknowledges pays some in. The call ends when nothing
 //! is left.
 //!
+//! A client that has taken all of the reply so far owes nothing: its account is full again. Else
+//! late acknowledgements of a slow program's small parts would add up.
+//!
 //! A program that is slow itself draws nothing: then the call does not wait for the peer.
 
 use std::time::Duration;
 
 use super::time::Time;
+
+/// What a call waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Peer {
+    /// Bytes or acknowledgements of the peer.
+    Owes,
+    /// The program, which has not taken or sent everything.
+    Waits,
+    /// The program, which has all of the request, and whose reply so far has arrived.
+    OwesNothing,
+}
 
 /// The account of a call.
 #[derive(Debug, Clone, Copy)]
@@ -29,17 +43,20 @@ impl Patience {
     }
 
     /// Brings the account up to date. `moved` is how many bytes there were in all, `rate` how many
-    /// pay for a second, and `waits` says whether the call waits for the peer from now on.
-    pub(super) fn watch(&mut self, now: Time, moved: u64, waits: bool, most: Duration, rate: u64) {
+    /// pay for a second. From now on, `peer` says what the call waits for.
+    pub(super) fn watch(&mut self, now: Time, moved: u64, peer: Peer, most: Duration, rate: u64) {
         if self.waits {
             self.left = self.left.saturating_sub(micros(now.since(self.since)));
         }
-        let paid = moved.saturating_sub(self.moved).saturating_mul(1_000_000) / rate.max(1);
+        let paid = match peer {
+            Peer::OwesNothing => micros(most),
+            _ => moved.saturating_sub(self.moved).saturating_mul(1_000_000) / rate.max(1),
+        };
         // What is used up stays so until the call is ended.
         if self.left > 0 {
             self.left = self.left.saturating_add(paid).min(micros(most));
         }
-        (self.moved, self.since, self.waits) = (moved, now, waits);
+        (self.moved, self.since, self.waits) = (moved, now, peer == Peer::Owes);
     }
 
     /// When nothing will be left, if the call waits for the peer.

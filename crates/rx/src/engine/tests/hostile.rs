@@ -348,6 +348,27 @@ fn a_slow_reader_is_ended() {
     assert_eq!(lives(&mut server, |server, now, _| ping(server, now)), 400);
 }
 
+/// Goal: a program that sends a little each second keeps its call, though its client acknowledges
+/// each part late.
+#[test]
+fn late_acks_of_small_parts_do_not_add_up() {
+    let mut server = acquainted(Config::default());
+    request(&mut server, Time(1), 2);
+    let [Event::Start(id)] = events(&mut server)[..] else { panic!("no call") };
+    assert!(server.take(id).unwrap().done);
+    let trailer = Trailer { max_mtu: 1444, if_mtu: 1444, window: 32, jumbo: 1 };
+    let lived = lives(&mut server, |server, now, second| {
+        let acked = Time(now.0 - 100_000);
+        let ack = Ack { first: second, ..Ack::parse(&echo_of(0, Reason::DELAY)).unwrap() }.encode(&trailer);
+        let header = packet(2, 0, Flags::default(), Kind::Ack);
+        server.tick(acked);
+        server.receive(acked, CLIENT, &header, &mut ack.clone());
+        sent(server, acked);
+        server.send(id, [Slice::from(vec![0; 1_412])], false).unwrap();
+    });
+    assert_eq!(lived, 400);
+}
+
 /// A proven client by rxkad with a done call, and the first packet of its next call.
 fn recorded(level: Level) -> (Engine, Engine, ConnectionRef, Net) {
     let (mut net, mut server, mut client) = (Net::new(NONE, 1), proving(), engine(Config::default()));
