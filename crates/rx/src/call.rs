@@ -1,7 +1,7 @@
 //! A call that a thread reads and writes, waiting where it must.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::block::Slice;
 use crate::engine::{CallId, Info};
@@ -61,6 +61,18 @@ impl Call {
     /// Sets the moment after which waiting fails.
     pub fn set_deadline(&mut self, deadline: Option<Instant>) {
         self.deadline = deadline;
+    }
+
+    /// Sets how long a server's call may wait for its client in all, and forgets what it waited so
+    /// far. Each 4 KiB that arrive, or are acknowledged, give a second back.
+    ///
+    /// The default is made for strangers. A restore by an administrator may take its bytes from a
+    /// slow source. A client that answers no pings is still given up.
+    pub fn set_patience(&mut self, time: Duration) {
+        let shard = Arc::clone(&self.shard);
+        let mut state = shard.lock();
+        state.engine.set_patience(self.id, time);
+        shard.settle(state, &mut self.outbox);
     }
 
     fn error(&self) -> Error {

@@ -93,7 +93,7 @@ impl Call {
             false => Peer::Waits,
         };
         let moved = self.receiver.moved() + self.sender.moved();
-        self.patience.watch(now, moved, peer, config.patience, u64::from(config.rate));
+        self.patience.watch(now, moved, peer, u64::from(config.rate));
     }
 
     /// Whether this end needs the peer to go on.

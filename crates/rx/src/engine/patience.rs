@@ -29,8 +29,9 @@ pub(super) enum Peer {
 /// The account of a call.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Patience {
-    /// Microseconds that are left, as of `since`.
+    /// Microseconds that are left, as of `since`, and the most there can be.
     left: u64,
+    most: u64,
     since: Time,
     waits: bool,
     /// Bytes that have paid already.
@@ -39,24 +40,29 @@ pub(super) struct Patience {
 
 impl Patience {
     pub(super) fn new(now: Time, most: Duration) -> Patience {
-        Patience { left: micros(most), since: now, waits: false, moved: 0 }
+        Patience { left: micros(most), most: micros(most), since: now, waits: false, moved: 0 }
     }
 
     /// Brings the account up to date. `moved` is how many bytes there were in all, `rate` how many
     /// pay for a second. From now on, `peer` says what the call waits for.
-    pub(super) fn watch(&mut self, now: Time, moved: u64, peer: Peer, most: Duration, rate: u64) {
+    pub(super) fn watch(&mut self, now: Time, moved: u64, peer: Peer, rate: u64) {
         if self.waits {
             self.left = self.left.saturating_sub(micros(now.since(self.since)));
         }
         let paid = match peer {
-            Peer::OwesNothing => micros(most),
+            Peer::OwesNothing => self.most,
             _ => moved.saturating_sub(self.moved).saturating_mul(1_000_000) / rate.max(1),
         };
         // What is used up stays so until the call is ended.
         if self.left > 0 {
-            self.left = self.left.saturating_add(paid).min(micros(most));
+            self.left = self.left.saturating_add(paid).min(self.most);
         }
         (self.moved, self.since, self.waits) = (moved, now, peer == Peer::Owes);
+    }
+
+    /// Gives the account another limit, and fills it.
+    pub(super) fn refill(&mut self, most: Duration) {
+        (self.most, self.left) = (micros(most), micros(most));
     }
 
     /// When nothing will be left, if the call waits for the peer.

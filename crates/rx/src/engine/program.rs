@@ -2,6 +2,7 @@
 
 use std::net::SocketAddrV4;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::connection::{Call, Channel, Connection, Program, Proof};
 use super::output::FULL;
@@ -94,6 +95,15 @@ impl Engine {
         self.make_way(id.connection.slot);
         self.touch(id.connection.slot);
         Ok(room)
+    }
+
+    /// Lets a server's call wait for its client for another time in all than
+    /// [`Config::patience`](super::Config::patience). What it has waited so far is forgotten.
+    pub fn set_patience(&mut self, id: CallId, time: Duration) {
+        if let Some(call) = self.connection(id.connection).and_then(|connection| connection.call(id)) {
+            call.patience.refill(time);
+            self.touch(id.connection.slot);
+        }
     }
 
     /// The program wants no more of a call. A server's reply still leaves.

@@ -348,6 +348,23 @@ fn a_slow_reader_is_ended() {
     assert_eq!(lives(&mut server, |server, now, _| ping(server, now)), 400);
 }
 
+/// Goal: a program may allow its client more time.
+#[test]
+fn a_program_has_more_patience() {
+    let mut server = acquainted(Config::default());
+    for seq in 1..=20 {
+        server.receive(Time(1), CLIENT, &packet(2, seq, Flags::default(), Kind::Data), &mut [0; 1_412]);
+    }
+    let [Event::Start(id)] = events(&mut server)[..] else { panic!("no call") };
+    server.take(id).unwrap();
+    server.set_patience(id, Duration::from_secs(200));
+    let header = packet(2, 0, Flags::default(), Kind::Ack);
+    let lived = lives(&mut server, |server, now, _| {
+        server.receive(now, CLIENT, &header, &mut echo_of(0, Reason::PING));
+    });
+    assert!((195..210).contains(&lived), "{lived}");
+}
+
 /// Goal: a program that sends a little each second keeps its call, though its client acknowledges
 /// each part late.
 #[test]
