@@ -154,7 +154,7 @@ impl<J> Lines<J> {
     }
 
     fn pop_of(&mut self, class: usize) -> Option<(Line, J)> {
-        if class == 0 && self.running[0] >= (self.limit / 2).max(1) {
+        if class == 0 && self.strangers_are_full() {
             return None;
         }
         while let Some(line) = self.turns[class].pop_front() {
@@ -191,9 +191,13 @@ impl<J> Lines<J> {
         }
     }
 
-    /// Whether a call could run if there were a thread for it.
+    fn strangers_are_full(&self) -> bool {
+        self.running[0] >= (self.limit / 2).max(1)
+    }
+
+    /// Whether a call might run if there were a thread for it.
     fn has_turns(&self) -> bool {
-        self.turns.iter().any(|turns| !turns.is_empty())
+        !self.turns[1].is_empty() || (!self.turns[0].is_empty() && !self.strangers_are_full())
     }
 
     /// Forgets the calls that wait, and returns them.
@@ -290,13 +294,23 @@ impl Pool {
         }
     }
 
-    fn work(&self) {
+    /// Has a thread look for a call: an idle one, or a new one.
+    fn wake(self: &Arc<Pool>, state: &mut State) {
+        if state.idle > 0 {
+            self.work.notify_one();
+        } else if state.threads < state.lines.limit {
+            self.add(state);
+        }
+    }
+
+    fn work(self: &Arc<Pool>) {
         let mut state = self.state.lock();
         state.running.push(thread::current().id());
         while !state.stopped {
             if let Some((line, job)) = state.lines.pop() {
-                if state.idle > 0 && state.lines.has_turns() {
-                    self.work.notify_one();
+                // A thread that is notified twice takes one call: it passes the second notice on.
+                if state.lines.has_turns() {
+                    self.wake(&mut state);
                 }
                 drop(state);
                 let running = Running { pool: self, line };
@@ -324,14 +338,8 @@ impl Pool {
             return false;
         }
         state.lines.push(line, job);
-        if state.idle > 0 {
-            self.work.notify_one();
-        } else {
-            state.waited = state.waited.wrapping_add(1);
-            if state.threads < state.lines.limit {
-                self.add(&mut state);
-            }
-        }
+        state.waited = state.waited.wrapping_add(u32::from(state.idle == 0));
+        self.wake(&mut state);
         true
     }
 

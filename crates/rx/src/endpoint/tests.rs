@@ -248,6 +248,21 @@ fn a_stalling_host_leaves_workers() {
     }
 }
 
+/// Goal: two calls that arrive at the same moment both find a worker, though only one is idle and
+/// neither call ends.
+#[test]
+fn calls_that_arrive_together_find_workers() {
+    for _ in 0..30 {
+        let (server, begins, _ends) = patient(8);
+        let greedy = host(2);
+        let connections = [(); 2].map(|()| greedy.connect(server.address(), 1, &Null).unwrap());
+        connections.iter().for_each(|connection| acquaint(connection, &begins));
+        let mut calls = connections.each_ref().map(|connection| connection.open(TIME).unwrap());
+        calls.iter_mut().for_each(|call| call.write_last(vec![b'w']).unwrap());
+        assert_eq!([begins.recv_timeout(TIME), begins.recv_timeout(TIME)], [Ok(b'w'); 2]);
+    }
+}
+
 /// Goal: the end of an endpoint aborts its calls with the code for that, lets their workers go on,
 /// and joins them.
 #[test]
