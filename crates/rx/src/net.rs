@@ -249,7 +249,8 @@ impl Outbox {
         .map(Iterator::count);
         match sent {
             Ok(count) if count > 0 => {
-                if cut.is_some() {
+                // A message of one datagram says nothing of cutting.
+                if runs[..count].iter().any(|run| run.count > 1) {
                     self.uncut.clear();
                 }
                 runs[..count].iter().map(|run| run.count).sum()

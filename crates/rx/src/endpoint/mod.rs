@@ -1,7 +1,7 @@
 //! An address at which services are served, and from which calls are made.
 //!
 //! # Theory
-//! An endpoint has a few sockets at one address, each with a thread ([`shard`](crate::shard)), and
+//! An endpoint has a few sockets at one address, each with a thread ([`crate::shard`]), and
 //! a pool of workers for calls that may block. Calls of our own leave from the same sockets: the
 //! clients of a file server expect its callbacks from its own port.
 //!

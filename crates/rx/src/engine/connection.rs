@@ -158,6 +158,8 @@ pub(super) struct Connection {
     pub(super) dirty: bool,
     /// The peer has shown that it receives what is sent to it.
     pub(super) proved: bool,
+    /// It counts among the proven ones, and not among the strangers.
+    pub(super) member: bool,
     /// The serial number after which an echo is proof.
     pub(super) echo_from: u32,
     /// What the connection takes of the shares, as of the last time it was counted.

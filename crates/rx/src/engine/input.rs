@@ -178,6 +178,7 @@ impl Engine {
             scheduled: Time(u64::MAX),
             dirty: false,
             proved: false,
+            member: false,
             echo_from: serial,
             taken: Taken::default(),
             started: 0,
@@ -205,6 +206,7 @@ impl Engine {
 
     fn data(&mut self, now: Time, slot: u32, header: &Header, body: &mut [u8], opened: Option<Opened>) {
         let reference = self.reference(slot);
+        self.promote(slot);
         if !self.may_hold(slot, body.len() + PACKET) {
             self.counts.refused_limit += 1;
             return;
@@ -365,6 +367,7 @@ impl Engine {
             connection.channels[at].call = None;
         }
         self.account(slot);
+        self.promote(slot);
         self.touch(slot);
     }
 

@@ -76,7 +76,9 @@ impl Engine {
             ready.push(Datagram { to, head: header.encode(), body: packet.payload });
         });
         peer.sent = peer.sent.wrapping_add(sent);
-        peer.window = call.sender.window();
+        if proved {
+            peer.window = call.sender.window();
+        }
         if sent > 0 && !client {
             call.receiver.implied();
         }

@@ -92,7 +92,7 @@ impl Engine {
         call.sender.push(parts, last);
         let room = call.sender.queued() < FULL;
         self.account(id.connection.slot);
-        self.make_way(id.connection.slot);
+        self.make_room(id.connection.slot);
         self.touch(id.connection.slot);
         Ok(room)
     }
@@ -193,6 +193,7 @@ impl Engine {
             dirty: false,
             // The program chose its address.
             proved: true,
+            member: true,
             echo_from: 0,
             taken: Taken::default(),
             started: 0,

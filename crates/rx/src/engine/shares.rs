@@ -8,6 +8,9 @@
 //! * A connection is **proven** when its peer has returned a number that only the receiver of our
 //!   packets knows: the serial number that an acknowledgement echoes, or the nonce of a challenge.
 //!
+//! A proven connection leaves the class of strangers when its host's share has room for what it
+//! holds.
+//!
 //! The class belongs to the connection and not to the address. Else a forger could use what the
 //! owner of the address has proved.
 //!
@@ -73,7 +76,7 @@ pub(super) struct Host {
 
 /// The class of a connection.
 fn class(connection: &Connection) -> usize {
-    if connection.proved { PROVEN } else { STRANGER }
+    if connection.member { PROVEN } else { STRANGER }
 }
 
 /// The part of a limit that a class has.
@@ -165,17 +168,37 @@ impl Engine {
     /// The peer of a connection has shown that it receives what is sent to it.
     pub(super) fn prove(&mut self, slot: u32) {
         let Some(connection) = self.slots[slot as usize].connection.as_deref_mut() else { return };
-        if connection.proved {
+        connection.proved = true;
+        self.promote(slot);
+        // Calls that are large, or that waited for the share of strangers.
+        (0..crate::packet::CHANNELS).for_each(|at| self.offer(slot, at));
+    }
+
+    /// Counts a connection among the proven ones if it is, and if its host's share has room for
+    /// what it holds. Else a host could fill the share of strangers again and again.
+    pub(super) fn promote(&mut self, slot: u32) {
+        let Some(connection) = self.slots[slot as usize].connection.as_deref() else { return };
+        if connection.member || !connection.proved {
             return;
         }
-        let (host, taken) = (connection.host, connection.taken);
-        connection.proved = true;
-        for channel in &mut connection.channels {
-            channel.offered = false;
+        let (host, own, config) = (connection.host, connection.taken, &self.config);
+        let (taken, all) = (&self.hosts.get(host).uses[PROVEN].taken, &self.shared.totals[PROVEN]);
+        let fits = |own: usize, taken: usize, share: usize, limit: usize, all: usize| {
+            own == 0 || taken + own <= share.min(total(limit, PROVEN).saturating_sub(all))
+        };
+        let requests = fits(own.requests, taken.requests, config.bytes_per_host, config.bytes, all.requests);
+        let replies = fits(own.replies, taken.replies, config.replies_per_host, config.replies, all.replies);
+        if !requests
+            || !(replies || taken.replies == 0)
+            || taken.started + own.started > config.calls_per_host
+        {
+            return;
         }
-        self.charge(host, STRANGER, &taken, &Taken::default());
+        let Some(connection) = self.slots[slot as usize].connection.as_deref_mut() else { return };
+        connection.member = true;
+        connection.channels.iter_mut().for_each(|channel| channel.offered = false);
+        self.charge(host, STRANGER, &own, &Taken::default());
         self.enter(slot);
-        // Calls that are large, or that waited for the share of strangers.
         (0..crate::packet::CHANNELS).for_each(|at| self.offer(slot, at));
     }
 
@@ -207,7 +230,7 @@ impl Engine {
             };
             let Some(id) = queue.pop_front() else { return false };
             let Some(connection) = self.connection(id) else { continue };
-            if connection.proved || host.is_some_and(|host| host != connection.host) {
+            if connection.member || host.is_some_and(|host| host != connection.host) {
                 continue;
             }
             let taken = connection.taken;
@@ -229,7 +252,7 @@ impl Engine {
     fn evict_idle(&mut self) -> bool {
         for _ in 0..CANDIDATES {
             let Some(id) = self.shared.ages[PROVEN].pop_front() else { return false };
-            let Some(connection) = self.connection(id).filter(|connection| connection.proved) else {
+            let Some(connection) = self.connection(id).filter(|connection| connection.member) else {
                 continue;
             };
             if connection.is_idle() {
@@ -265,19 +288,22 @@ impl Engine {
         true
     }
 
-    /// Makes older strangers give way to the reply of a stranger.
-    pub(super) fn make_way(&mut self, slot: u32) {
+    /// Makes older strangers give way to what a stranger holds.
+    pub(super) fn make_room(&mut self, slot: u32) {
         let Some(connection) = self.slots[slot as usize].connection.as_deref() else { return };
-        if connection.proved {
+        if class(connection) == PROVEN {
             return;
         }
-        let host = connection.host;
-        let (share, all) =
-            (part(self.config.replies_per_host, STRANGER), total(self.config.replies, STRANGER));
-        while self.hosts.get(host).uses[STRANGER].taken.replies > share
+        let (host, config) = (connection.host, &self.config);
+        let exceeds = |taken: &Taken, requests: usize, replies: usize| {
+            taken.requests > requests || taken.replies > replies
+        };
+        let share = (part(config.bytes_per_host, STRANGER), part(config.replies_per_host, STRANGER));
+        let all = (total(config.bytes, STRANGER), total(config.replies, STRANGER));
+        while exceeds(&self.hosts.get(host).uses[STRANGER].taken, share.0, share.1)
             && self.evict(Some(host), Some(slot), true)
         {}
-        while self.shared.totals[STRANGER].replies > all && self.evict(None, Some(slot), true) {}
+        while exceeds(&self.shared.totals[STRANGER], all.0, all.1) && self.evict(None, Some(slot), true) {}
     }
 
     /// Notes that a channel has a call that may be able to start.
@@ -344,7 +370,7 @@ impl Engine {
     pub(super) fn change_host(&mut self, slot: u32, host: u32) {
         let Some(connection) = self.slots[slot as usize].connection.as_deref_mut() else { return };
         let (old, old_class, taken) = (connection.host, class(connection), connection.taken);
-        (connection.host, connection.proved) = (host, false);
+        (connection.host, connection.proved, connection.member) = (host, false, false);
         connection.channels.iter_mut().for_each(|channel| channel.offered = false);
         self.charge(old, old_class, &taken, &Taken::default());
         let empty = self.hosts.get(old).uses.iter().all(|part| part.taken.connections == 0);
@@ -353,5 +379,6 @@ impl Engine {
         }
         self.enter(slot);
         (0..crate::packet::CHANNELS).for_each(|at| self.offer(slot, at));
+        self.make_room(slot);
     }
 }

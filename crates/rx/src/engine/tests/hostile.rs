@@ -196,6 +196,39 @@ fn greedy_hosts_leave_something() {
     assert_eq!(server.bytes(), before + 1_000);
 }
 
+/// Goal: a host that proves its connections one after the other, each with what strangers may hold,
+/// gets no more than its share in all.
+#[test]
+fn proof_does_not_exceed_the_share() {
+    let config =
+        Config { bytes: 4 << 20, bytes_per_host: 400_000, replies_per_host: 200_000, ..Config::default() };
+    let mut server = engine(config);
+    for n in 1..=40 {
+        for seq in 2..=61 {
+            server.receive(Time(2), CLIENT, &of(n, 1, seq, Flags::default()), &mut [0; 1_412]);
+        }
+        let ping = sent(&mut server, Time(2)).pop().unwrap();
+        answer(&mut server, Time(2), CLIENT, &ping.0);
+        check_shares(&server);
+    }
+    assert!(server.shared.totals[1].requests > 300_000);
+    for n in 1_000..1_040 {
+        server.receive(Time(3), CLIENT, &of(n, 1, 1, Flags::LAST), &mut [0; 4]);
+        for event in events(&mut server) {
+            let Event::Start(id) = event else { continue };
+            server.send(id, [Slice::from(vec![0; 45_000])], true).unwrap();
+            server.finish(id);
+        }
+        let reply = sent(&mut server, Time(3)).into_iter().find(|(header, _)| header.cid == n << 2);
+        if let Some((reply, _)) = reply {
+            answer(&mut server, Time(3), CLIENT, &reply);
+        }
+        check_shares(&server);
+        assert!(server.shared.totals[1].replies <= 200_000, "{}", server.shared.totals[1].replies);
+    }
+    assert!(server.shared.totals[1].replies > 150_000);
+}
+
 /// Goal: replies count. A host whose replies fill its share starts no more calls until it takes
 /// them; another host does.
 #[test]
@@ -642,7 +675,7 @@ fn check_shares(server: &Engine) {
     let mut totals = [Taken::default(); 2];
     let mut hosts: HashMap<Ipv4Addr, [Taken; 2]> = HashMap::new();
     for connection in server.slots.iter().filter_map(|slot| slot.connection.as_deref()) {
-        let (taken, class) = (connection.measure(), usize::from(connection.proved));
+        let (taken, class) = (connection.measure(), usize::from(connection.member));
         assert_eq!(taken, connection.taken);
         let host = hosts.entry(*connection.address.ip()).or_default();
         for sum in [&mut totals[class], &mut host[class]] {
@@ -662,7 +695,7 @@ fn check_shares(server: &Engine) {
         assert!(taken.iter().zip(limits).all(|(taken, limit)| taken.requests <= limit), "{taken:?}");
     }
     let config = &server.config;
-    assert!(totals[0].requests <= config.bytes / 4 && totals[1].requests <= config.bytes);
+    assert!(totals[0].requests <= config.bytes / 4 && totals[1].requests <= config.bytes - config.bytes / 4);
     assert!(server.connections() <= config.connections && totals[0].connections <= config.connections / 2);
 }
 
