@@ -435,6 +435,29 @@ fn recorded(level: Level) -> (Engine, Engine, ConnectionRef, Net) {
     (client, server, connection, net)
 }
 
+/// Goal: a client that moves with all that it holds is a stranger at its new address, and exceeds
+/// their part no more than any other: older ones make room.
+#[test]
+fn a_move_exceeds_no_share() {
+    let (mut client, mut server, connection, net) = recorded(Level::Auth);
+    (server.config.bytes, server.config.bytes_per_host) = (200_000, 200_000);
+    for n in 1..=8 {
+        server.receive(net.now, host(n), &of(n, 1, 2, Flags::default()), &mut [0; 5_000]);
+    }
+    assert!(server.shared.totals[0].requests > 40_000);
+    let id = client.start(net.now, connection).unwrap().unwrap();
+    client.send(id, [Slice::from(vec![0; 20_000])], true).unwrap();
+    let packets = data(&mut client, net.now);
+    let (last, held) = packets.split_last().unwrap();
+    for (header, body) in held {
+        server.receive(net.now, CLIENT, header, &mut body.clone());
+    }
+    server.receive(net.now, host(77), &last.0, &mut last.1.clone());
+    assert!(peers(&server).contains(&host(77)) && !peers(&server).contains(&CLIENT));
+    assert!(server.shared.totals[0].requests <= 50_000, "{:?}", server.shared.totals[0]);
+    check_shares(&server);
+}
+
 /// The data packets that a client sends now.
 fn data(client: &mut Engine, now: Time) -> Vec<(Header, Vec<u8>)> {
     sent(client, now).into_iter().filter(|(header, _)| header.kind == Kind::Data).collect()
