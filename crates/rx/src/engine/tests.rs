@@ -1,6 +1,7 @@
 //! Two engines over a network that the test owns, and single packets against one engine.
 
 mod hostile;
+mod shares;
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{Ipv4Addr, SocketAddrV4};
