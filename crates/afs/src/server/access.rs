@@ -221,9 +221,11 @@ impl Caller {
 /// A connection belongs to one user. So most calls need no look at users, groups and hosts.
 #[derive(Default)]
 pub struct Callers {
-    shards: [Mutex<HashMap<Connection, (Arc<Caller>, Instant)>>; SHARDS],
+    shards: [Mutex<Known>; SHARDS],
 }
 
+/// Callers, and until when they hold.
+type Known = HashMap<Connection, (Arc<Caller>, Instant)>;
 type Connection = (SocketAddrV4, ConnectionId);
 
 /// Parts of the table, each with a lock.
@@ -234,7 +236,7 @@ const CONNECTIONS: usize = 4096;
 const FRESH: Duration = Duration::from_secs(60);
 
 impl Callers {
-    fn shard(&self, info: &Info) -> &Mutex<HashMap<Connection, (Arc<Caller>, Instant)>> {
+    fn shard(&self, info: &Info) -> &Mutex<Known> {
         let mixed = (info.connection.cid >> 2 ^ u32::from(info.peer.port())).wrapping_mul(0x9e37_79b1);
         &self.shards[(mixed >> 28) as usize % SHARDS]
     }

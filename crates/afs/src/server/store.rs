@@ -50,7 +50,8 @@ const MOST_GONE: u32 = 1000;
 const STATE: &str = "poolhouse:vicep-state";
 const RUNNING: &str = "running";
 const STOPPED: &str = "stopped";
-/// The value of `canmount=noauto`: the file server has the volume, so it is mounted on request only.
+/// The value of `canmount=noauto`: the file server has the volume, so it is mounted on request
+/// only.
 const CANMOUNT_NOAUTO: u64 = 2;
 
 /// A partition of a server.
@@ -316,8 +317,8 @@ impl Partition {
         Ok(vec![text(HEADER, hexadecimal(&stored.encode()?)), shown(stored)])
     }
 
-    /// Makes a clone of a volume: a snapshot. It may take the place of a volume or clone of the same
-    /// number, in the same transaction group.
+    /// Makes a clone of a volume: a snapshot. It may take the place of a volume or clone of the
+    /// same number, in the same transaction group.
     ///
     /// # Errors
     /// [`Error::Pool`]: the clone exists, or what it replaces is in use.
@@ -417,11 +418,12 @@ impl Partition {
         self.show_name(new, stored)
     }
 
-    /// Makes a volume of the file system whose volume is gone, as its newest clone has it. That clone
-    /// ends.
+    /// Makes a volume of the file system whose volume is gone, as its newest clone has it. That
+    /// clone ends.
     ///
     /// # Errors
-    /// [`Error::Pool`]: there is no such clone, it is in use or not the newest, or the volume exists.
+    /// [`Error::Pool`]: there is no such clone, it is in use or not the newest, or the volume
+    /// exists.
     pub fn revive(&self, head: Head, clone: VolumeId, stored: &Stored) -> Result<()> {
         let (old, new) = (self.head_name(head), self.name(head.volume));
         let snapshot = self.snapshot_name(head, clone);

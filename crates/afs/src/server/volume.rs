@@ -280,8 +280,8 @@ impl Volume {
         };
     }
 
-    /// Closes its files and calls `change`, which may replace or destroy them. Meanwhile clients get
-    /// VOFFLINE, or VNOVOL if the volume is gone.
+    /// Closes its files and calls `change`, which may replace or destroy them. Meanwhile clients
+    /// get VOFFLINE, or VNOVOL if the volume is gone.
     ///
     /// # Errors
     /// * [`Error::Busy`]: another thread does the same, or has the files.

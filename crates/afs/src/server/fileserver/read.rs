@@ -46,7 +46,8 @@ impl FileServer {
         Ok((status, self.promise(volume, open, fid, caller)))
     }
 
-    /// The status of a file of which all is known. The caller has locked the vnode, shared at least.
+    /// The status of a file of which all is known. The caller has locked the vnode, shared at
+    /// least.
     fn known_status(
         &self,
         volume: &Volume,
@@ -95,7 +96,7 @@ impl FileServer {
     }
 
     pub(super) fn bulk_status(&self, caller: &Caller, fids: &[Fid]) -> Outcome<BulkReply> {
-        self.bulk(caller, fids, |code| Err(code))
+        self.bulk(caller, fids, Err)
     }
 
     pub(super) fn inline_bulk_status(&self, caller: &Caller, fids: &[Fid]) -> Outcome<BulkReply> {

@@ -132,16 +132,6 @@ impl VolumeServer {
             Call::GetName { transaction } => Reply::GetName(self.name(transaction)?),
             Call::GetStatus { transaction } => Reply::GetStatus(self.status(transaction)?),
             Call::SignalRestore { .. } => Reply::SignalRestore(()),
-            Call::ListPartitions {} => Reply::ListPartitions(self.list_partitions()),
-            Call::XListPartitions {} => Reply::XListPartitions(self.x_list_partitions()),
-            Call::ListVolumes { partition, flags } => Reply::ListVolumes(self.list(partition, flags)?),
-            Call::XListVolumes { partition, flags } => Reply::XListVolumes(self.x_list(partition, flags)?),
-            Call::ListOneVolume { partition, volume } => {
-                Reply::ListOneVolume(self.list_one(partition, volume)?)
-            }
-            Call::XListOneVolume { partition, volume } => {
-                Reply::XListOneVolume(self.x_list_one(partition, volume)?)
-            }
             Call::SetIdsTypes { transaction, name, kind, parent, clone, backup } => {
                 self.set_ids(transaction, name.as_bytes(), kind, (parent, clone, backup))?;
                 Reply::SetIdsTypes(())
@@ -154,11 +144,6 @@ impl VolumeServer {
                 self.set_info(transaction, &info)?;
                 Reply::SetInfo(())
             }
-            Call::Monitor {} => Reply::Monitor(self.monitor()),
-            Call::PartitionInfo { name } => Reply::PartitionInfo(self.partition_info(name.as_bytes())?),
-            Call::PartitionInfo64 { name } => {
-                Reply::PartitionInfo64(self.partition_info_64(name.as_bytes())?)
-            }
             Call::NukeVolume { partition, volume } => {
                 self.nuke(partition, volume)?;
                 Reply::NukeVolume(())
@@ -169,9 +154,29 @@ impl VolumeServer {
             }
             Call::GetSize { transaction, since } => Reply::GetSize(self.size(transaction, since)?),
             Call::SplitVolume { .. } => return Err(rxgen::RXGEN_OPCODE),
-            Call::Dump { .. } | Call::DumpV2 { .. } | Call::Restore { .. } => {
-                unreachable!("calls with data are served elsewhere")
+            other => return self.answer_list(other),
+        })
+    }
+
+    /// Answers the calls that list volumes, partitions and transactions.
+    fn answer_list(&self, call: Call) -> Outcome<Reply> {
+        Ok(match call {
+            Call::ListPartitions {} => Reply::ListPartitions(self.list_partitions()),
+            Call::XListPartitions {} => Reply::XListPartitions(self.x_list_partitions()),
+            Call::ListVolumes { partition, flags } => Reply::ListVolumes(self.list(partition, flags)?),
+            Call::XListVolumes { partition, flags } => Reply::XListVolumes(self.x_list(partition, flags)?),
+            Call::ListOneVolume { partition, volume } => {
+                Reply::ListOneVolume(self.list_one(partition, volume)?)
             }
+            Call::XListOneVolume { partition, volume } => {
+                Reply::XListOneVolume(self.x_list_one(partition, volume)?)
+            }
+            Call::Monitor {} => Reply::Monitor(self.monitor()),
+            Call::PartitionInfo { name } => Reply::PartitionInfo(self.partition_info(name.as_bytes())?),
+            Call::PartitionInfo64 { name } => {
+                Reply::PartitionInfo64(self.partition_info_64(name.as_bytes())?)
+            }
+            _ => return Err(rxgen::RXGEN_OPCODE),
         })
     }
 

@@ -1,8 +1,8 @@
 //! Transactions: an administrator's program has a volume for itself.
 //!
 //! # Theory
-//! A program begins a transaction on a volume, makes calls in it, and ends it. There is one for each
-//! volume at a time. While it exists, clients get VOFFLINE or VBUSY, as the program asked. A
+//! A program begins a transaction on a volume, makes calls in it, and ends it. There is one for
+//! each volume at a time. While it exists, clients get VOFFLINE or VBUSY, as the program asked. A
 //! transaction that no call uses for ten minutes ends by itself.
 //!
 //! # See

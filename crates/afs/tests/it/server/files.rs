@@ -53,8 +53,8 @@ fn versions_of_directories() {
     assert_ne!(again.fid.unique, made.fid.unique);
 }
 
-/// Goal: a store raises the version by one, whatever its size and whether it cuts the file, and data
-/// are read back at every place.
+/// Goal: a store raises the version by one, whatever its size and whether it cuts the file, and
+/// data are read back at every place.
 #[test]
 fn stores() {
     let rig = Rig::new();
@@ -62,7 +62,7 @@ fn stores() {
     let client = rig.client(None);
     // The default quota is 5,000 KiB.
     let file = client.create(root(VOLUME), "f").unwrap().fid;
-    let data: Vec<u8> = (0..3_500_000u32).map(|i| (i * 7 >> 3) as u8).collect();
+    let data: Vec<u8> = (0..3_500_000u32).map(|i| ((i * 7) >> 3) as u8).collect();
     let reply = client.store(file, 0, &data, 0).unwrap();
     assert_eq!((reply.status.data_version.0, reply.status.length), (1, data.len() as u64));
     assert_eq!(client.fetch(file, 0, i64::MAX).unwrap().0, data);

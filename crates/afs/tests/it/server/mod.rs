@@ -164,7 +164,7 @@ impl Rig {
     }
 }
 
-/// What a client was told.
+/// What a client has heard.
 #[derive(Default)]
 pub struct Told {
     pub broken: Mutex<Vec<Fid>>,

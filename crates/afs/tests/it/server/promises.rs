@@ -14,7 +14,7 @@ fn broken(client: &Client) -> Vec<String> {
     client.told.broken.lock().drain(..).map(|fid| fid.to_string()).collect()
 }
 
-/// Goal: a change is told to the other holders before its caller gets the reply, and not to the
+/// Goal: the other holders hear of a change before its caller gets the reply, and not to the
 /// caller.
 #[test]
 fn changes_are_told() {
@@ -29,7 +29,7 @@ fn changes_are_told() {
     one.create(top, "g").unwrap();
     assert_eq!(broken(&two), [top.to_string()]);
     assert!(broken(&one).is_empty());
-    // Without a new promise, nothing more is told.
+    // Without a new promise, no more message comes.
     one.create(top, "h").unwrap();
     assert!(broken(&two).is_empty());
     one.store(file, 0, b"data", 4).unwrap();

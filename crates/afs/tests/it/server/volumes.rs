@@ -52,7 +52,7 @@ fn new_volumes() {
     assert_eq!(operator.call(partition).err(), Some(volser::VOLSERILLEGAL_PARTITION));
 }
 
-/// Goal: nobody but a superuser changes volumes.
+/// Goal: only superusers change volumes.
 #[test]
 fn superusers_only() {
     let rig = Rig::new();
