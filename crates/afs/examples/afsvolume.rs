@@ -101,7 +101,7 @@ fn apply(since: &str, omit_unchanged_directories: bool, dumps: &[&str]) -> Resul
         take(&volume.fs, path.as_ref())?;
     }
     let own = header(&volume.fs)?.ok_or("no dump was named")?;
-    let scope = DumpScope { since: Date(since.parse()?), omit_unchanged_directories };
+    let scope = DumpScope { since: Date(since.parse()?), omit_unchanged_directories, version_base: 0 };
     dump(&volume.fs, &own, scope, io::BufWriter::new(io::stdout().lock()))?.flush()?;
     Ok(())
 }
@@ -109,7 +109,7 @@ fn apply(since: &str, omit_unchanged_directories: bool, dumps: &[&str]) -> Resul
 /// Restores a dump into a volume, and keeps its header.
 fn take(fs: &FileSystem, path: &Path) -> Result<VolumeHeader, Failure> {
     let mut reader = Reader::new(std::fs::File::open(path)?);
-    Ok(restore(fs, &mut reader, |restored| restored.volume.clone())?.volume)
+    Ok(restore(fs, &mut reader, 0, |restored| restored.volume.clone())?.volume)
 }
 
 fn change(from: &Path, to: &Path) -> Result<(), Failure> {
@@ -129,8 +129,8 @@ fn change(from: &Path, to: &Path) -> Result<(), Failure> {
         change_in(fs, directory, i, &mut next)?;
     }
     write("after", DumpScope::FULL)?;
-    write("all", DumpScope { since, omit_unchanged_directories: false })?;
-    write("changed", DumpScope { since, omit_unchanged_directories: true })
+    write("all", DumpScope { since, omit_unchanged_directories: false, version_base: 0 })?;
+    write("changed", DumpScope { since, omit_unchanged_directories: true, version_base: 0 })
 }
 
 /// All directories, the root first.
@@ -215,16 +215,16 @@ fn bench(files: &str, bytes: &str) -> Result<(), Failure> {
     let made = generated(files, bytes)?;
     let volume = Volume::new()?;
     let fs = &volume.fs;
-    let again = || Ok(restore(fs, &mut Reader::new(&made[..]), |restored| restored.volume.clone())?);
+    let again = || Ok(restore(fs, &mut Reader::new(&made[..]), 0, |restored| restored.volume.clone())?);
     timed("restore", again)?;
     timed("txg", || Ok(fs.sync()?))?;
     let own = header(fs)?.ok_or("the volume has no header")?;
     let count = timed("dump", || Ok(dump(fs, &own, DumpScope::FULL, Count::default())?))?;
     writeln!(io::stdout(), "{} bytes came, {} went", made.len(), count.0)?;
     timed("size", || Ok(dump_size(fs, &own, DumpScope::FULL)?))?;
-    let scope = DumpScope { since: Date(1_700_000_000), omit_unchanged_directories: true };
+    let scope = DumpScope { since: Date(1_700_000_000), omit_unchanged_directories: true, version_base: 0 };
     let named = timed("dump of no change", || Ok(dump(fs, &own, scope, Vec::new())?))?;
-    let apply = || Ok(restore(fs, &mut Reader::new(&named[..]), |restored| restored.volume.clone())?);
+    let apply = || Ok(restore(fs, &mut Reader::new(&named[..]), 0, |restored| restored.volume.clone())?);
     timed("restore of no change", apply)?;
     timed("restore over it", again)?;
     timed("txg", || Ok(fs.sync()?))?;

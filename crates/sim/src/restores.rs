@@ -50,7 +50,7 @@ pub fn restored(data: &[u8]) -> Result<(), String> {
     });
     let take = |dump: &[u8]| {
         let mut reader = Reader::new(dump);
-        restore(&fs, &mut reader, |restored| restored.volume.clone()).map_err(|error| crate::chain(&error))
+        restore(&fs, &mut reader, 0, |restored| restored.volume.clone()).map_err(|error| crate::chain(&error))
     };
     let full = fuzzing::afs::dumps().swap_remove(0);
     take(&full).unwrap_or_else(|error| panic!("a full dump over what is left: {error}"));

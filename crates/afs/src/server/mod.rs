@@ -221,6 +221,12 @@ impl Core {
             let error = chain(&error);
             tracing::error!(dataset, error, "a volume can't be served: its dataset can't be read");
         }
+        for id in contents.incomplete {
+            tracing::warn!(volume = id.0, "a volume was not completed, and is destroyed");
+            if let Err(error) = partition.destroy(id) {
+                tracing::error!(volume = id.0, error = chain(&error), "the volume can't be destroyed");
+            }
+        }
         for found in contents.volumes {
             let Some(volume) = self.add(partition, found) else {
                 tracing::error!(?found, partition = %partition.id, "another partition has this volume");
@@ -266,7 +272,8 @@ impl Core {
     }
 
     fn tick(&self) {
-        for volume in self.table.all() {
+        for id in self.shared.take_changed() {
+            let Some(volume) = self.table.get(id) else { continue };
             if let Err(error) = volume.flush() {
                 tracing::error!(volume = volume.id.0, error = chain(&error), "the header can't be written");
             }

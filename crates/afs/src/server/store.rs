@@ -10,6 +10,7 @@
 //! | the header of a volume | its master node ([`crate::volume::header`]) |
 //! | the header of a clone | the property [`HEADER`] of its snapshot, in hexadecimal |
 //! | the name of a volume or clone | the property [`NAME`], for `zfs list` |
+//! | a volume that is not complete yet, and is destroyed at the next start | the property [`INCOMPLETE`] |
 //! | whether a server uses the partition, and how often it crashed | the property [`STATE`] |
 //!
 //! # Crash
@@ -21,7 +22,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use dsl::ops::create::Create;
 use dsl::ops::destroy::{DestroyHead, DestroySnapshots};
-use dsl::ops::props::{SetAs, SetProps};
+use dsl::ops::props::{InheritProp, SetAs, SetProps};
 use dsl::ops::rename::Rename;
 use dsl::ops::rollback::Rollback;
 use dsl::ops::snapshot::Snapshot;
@@ -42,6 +43,8 @@ pub const PARTITION: &str = "poolhouse:vicep";
 pub const NAME: &str = "poolhouse:volume";
 /// The property with the header of a clone.
 const HEADER: &str = "poolhouse:volume-header";
+/// The property of a volume that is not complete yet.
+const INCOMPLETE: &str = "poolhouse:volume-incomplete";
 /// What follows the number of a volume in the name of a file system that has only clones of it.
 const CLONES: &str = ".clones-";
 /// Most file systems with clones of one volume that is gone.
@@ -120,6 +123,8 @@ pub enum Found {
 pub struct Contents {
     /// Volumes and clones.
     pub volumes: Vec<Found>,
+    /// Volumes that were never completed.
+    pub incomplete: Vec<VolumeId>,
     /// Datasets that could not be read, with the errors.
     pub failures: Vec<(String, dsl::Error)>,
 }
@@ -244,10 +249,14 @@ impl Partition {
         let options = ListOptions { snapshots: true, depth: Some(1), ..ListOptions::default() };
         let each = |listed: Listed| match listed {
             Listed::Failed { name, error } => all.lock().failures.push((name, error)),
-            Listed::Dataset(dataset) => {
-                let found = found(&dataset.name(), depth);
-                all.lock().volumes.extend(found);
-            }
+            Listed::Dataset(dataset) => match found(&dataset.name(), depth) {
+                Some(Found::Dataset(id)) => match dataset.user_property(INCOMPLETE) {
+                    Ok(Some(_)) => all.lock().incomplete.push(id),
+                    Ok(None) => all.lock().volumes.push(Found::Dataset(id)),
+                    Err(error) => all.lock().failures.push((dataset.name(), error)),
+                },
+                clone => all.lock().volumes.extend(clone),
+            },
         };
         let list = || {
             let start = self.pool.dsl().dir(&self.dataset)?;
@@ -266,13 +275,27 @@ impl Partition {
         self.run(vec![Box::new(Create {
             name: self.name(id),
             contents: Arc::new(new_volume(now())),
-            props: vec![canmount, shown(stored)],
+            props: vec![canmount, text(INCOMPLETE, "on"), shown(stored)],
             crypt: None,
             enforce_limits: true,
         })])?;
         let fs = self.fs(id)?;
         stored.write(&fs)?;
         Ok(fs)
+    }
+
+    /// Notes that a volume is complete: it stays when the server starts again.
+    ///
+    /// # Errors
+    /// [`Error::Pool`]: there is no such volume.
+    pub fn complete(&self, id: VolumeId) -> Result<()> {
+        let dataset = self.pool.dataset(&self.name(id))?;
+        let read = || dataset.dsl().user_property(INCOMPLETE);
+        if self.pool.spa().read(read).map_err(poolhouse::Error::from)?.is_none() {
+            return Ok(());
+        }
+        let (name, property) = (self.name(id), INCOMPLETE.to_owned());
+        self.run(vec![Box::new(InheritProp { name, property, received: false })])
     }
 
     /// Opens the files of a volume, for changes. No other user can have them meanwhile.

@@ -21,9 +21,9 @@
 //! * The counts of space and files are written once a second. After a crash they may lack what the
 //!   last seconds changed.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use dsl::LongHold;
@@ -39,7 +39,7 @@ use super::store::{Found, Head, Partition};
 use super::{Error, Result, chain, now};
 use crate::dump::VolumeHeader;
 use crate::errors::volume as code;
-use crate::types::{Unique, Vnode, VolSync, VolumeId, VolumeType};
+use crate::types::{Date, PrincipalId, Unique, Vnode, VolSync, VolumeId, VolumeType};
 use crate::volume::object;
 
 /// Locks of vnodes in a volume. Vnodes with equal remainders share one.
@@ -54,6 +54,8 @@ const SPARSE: u32 = 1 << 16;
 const SEARCH: u32 = 1 << 24;
 /// How long other threads may take to release the files of a volume.
 const CLOSING: Duration = Duration::from_secs(10);
+/// How often a thread looks whether files are released.
+const POLL: Duration = Duration::from_millis(1);
 /// The last vnode. The numbers of OpenAFS's indices end here.
 const LAST_VNODE: u32 = 1 << 30;
 
@@ -80,9 +82,16 @@ pub struct Shared {
     pub blobs: Blobs,
     /// What is known of files.
     pub known: Knowledge,
+    /// The volumes whose headers in memory are newer than the stored ones.
+    changed: Mutex<BTreeSet<VolumeId>>,
 }
 
 impl Shared {
+    /// Takes the volumes whose headers are to be written.
+    pub fn take_changed(&self) -> BTreeSet<VolumeId> {
+        std::mem::take(&mut *self.changed.lock())
+    }
+
     fn forget(&self, volume: VolumeId) {
         self.blobs.forget(volume);
         self.known.forget_volume(volume);
@@ -168,6 +177,7 @@ impl Volume {
     /// * EROFS: the call changes a clone or read-only volume.
     /// * VSALVAGE: it can't be opened. The log has the cause.
     pub fn enter(&self, changes: bool) -> std::result::Result<Use<'_>, i32> {
+        let until = Instant::now() + CLOSING;
         loop {
             let gate = self.gate.read();
             match gate.service {
@@ -175,6 +185,15 @@ impl Volume {
                 Service::Offline => return Err(code::VOFFLINE),
                 Service::Busy if changes => return Err(code::VBUSY),
                 Service::Busy | Service::Online | Service::Unknown => {}
+            }
+            if gate.taken {
+                // Files that are replaced are here again in a moment.
+                drop(gate);
+                if Instant::now() >= until {
+                    return Err(code::VBUSY);
+                }
+                std::thread::sleep(POLL);
+                continue;
             }
             if let Some(open) = gate.open.clone().filter(|_| gate.service != Service::Unknown) {
                 if changes && open.is_read_only {
@@ -251,7 +270,8 @@ impl Volume {
         Ok(Open {
             id: self.id,
             is_read_only: read_only,
-            creation_date: VolSync { creation_date: stored.header.creation_date },
+            creation_date: AtomicU32::new(stored.header.creation_date.0),
+            owner: AtomicI32::new(stored.header.owner.0),
             version_base: stored.version_base,
             head: Mutex::new(Live { stored, next_unique }),
             dirty: AtomicBool::new(dirty),
@@ -287,40 +307,28 @@ impl Volume {
     /// * [`Error::Busy`]: another thread does the same, or has the files.
     /// * The error of `change`, or of writing the header.
     pub fn exclusively<T>(&self, change: impl FnOnce() -> Result<T>) -> Result<T> {
-        let (open, service) = {
+        let open = {
             let mut gate = self.gate.write();
             if gate.taken {
                 return Err(Error::Busy { volume: self.id });
             }
             gate.taken = true;
-            let service = gate.service;
-            if service != Service::Gone {
-                gate.service = Service::Offline;
-            }
-            (gate.open.take(), service)
+            gate.open.take()
         };
-        let done = self.close(open).and_then(|()| change());
+        let (open, done) = match alone(open) {
+            Ok(Some(open)) => {
+                let closed = open.close();
+                drop(open);
+                (None, closed.and_then(|()| change()))
+            }
+            Ok(None) => (None, change()),
+            Err(open) => (Some(open), Err(Error::Busy { volume: self.id })),
+        };
         self.shared.forget(self.id);
         let mut gate = self.gate.write();
         gate.taken = false;
-        if gate.service == Service::Offline {
-            gate.service = service;
-        }
+        gate.open = open;
         done
-    }
-
-    /// Closes the files when the last thread that reads the header has released them.
-    fn close(&self, open: Option<Arc<Open>>) -> Result<()> {
-        let Some(mut open) = open else { return Ok(()) };
-        let deadline = Instant::now() + CLOSING;
-        loop {
-            match Arc::try_unwrap(open) {
-                Ok(open) => return open.close(),
-                Err(_) if Instant::now() >= deadline => return Err(Error::Busy { volume: self.id }),
-                Err(shared) => open = shared,
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        }
     }
 
     /// Writes what memory has of the header.
@@ -333,14 +341,30 @@ impl Volume {
     }
 }
 
+/// The files when the other threads that read the header have released them; the shared ones if
+/// they don't.
+fn alone(open: Option<Arc<Open>>) -> std::result::Result<Option<Open>, Arc<Open>> {
+    let Some(mut open) = open else { return Ok(None) };
+    let until = Instant::now() + CLOSING;
+    loop {
+        match Arc::try_unwrap(open) {
+            Ok(open) => return Ok(Some(open)),
+            Err(shared) if Instant::now() >= until => return Err(shared),
+            Err(shared) => open = shared,
+        }
+        std::thread::sleep(POLL);
+    }
+}
+
 /// The open files of a volume.
 pub struct Open {
     /// The volume.
     pub id: VolumeId,
     /// Whether it never changes.
     pub is_read_only: bool,
-    /// What tells clients that the volume was replaced.
-    pub creation_date: VolSync,
+    /// When the volume was made or cloned, and its owner.
+    creation_date: AtomicU32,
+    owner: AtomicI32,
     version_base: u32,
     head: Mutex<Live>,
     dirty: AtomicBool,
@@ -389,7 +413,27 @@ impl Open {
         let bound = head.stored.header.next_unique;
         change(&mut head.stored);
         head.stored.header.next_unique = bound;
-        self.dirty.store(true, Ordering::Release);
+        self.creation_date.store(head.stored.header.creation_date.0, Ordering::Relaxed);
+        self.owner.store(head.stored.header.owner.0, Ordering::Relaxed);
+        drop(head);
+        self.note_change();
+    }
+
+    /// What tells clients that the volume was replaced.
+    pub fn sync(&self) -> VolSync {
+        VolSync { creation_date: Date(self.creation_date.load(Ordering::Relaxed)) }
+    }
+
+    /// The owner of the volume.
+    pub fn owner(&self) -> PrincipalId {
+        PrincipalId(self.owner.load(Ordering::Relaxed))
+    }
+
+    /// Notes that the header in memory is newer than the stored one.
+    fn note_change(&self) {
+        if !self.dirty.swap(true, Ordering::AcqRel) {
+            self.shared.changed.lock().insert(self.id);
+        }
     }
 
     /// Writes the header if it changed.
@@ -406,7 +450,7 @@ impl Open {
         if self.dirty.swap(false, Ordering::AcqRel) {
             let stored = self.head.lock().stored.clone();
             if let Err(error) = stored.write(&self.fs) {
-                self.dirty.store(true, Ordering::Release);
+                self.note_change();
                 return Err(error);
             }
         }
@@ -449,7 +493,7 @@ impl Open {
         self.fs.sync()?;
         self.head.lock().stored.header.next_unique = bound;
         // The header may have changed since it was copied.
-        self.dirty.store(true, Ordering::Release);
+        self.note_change();
         Ok(())
     }
 
@@ -462,9 +506,16 @@ impl Open {
         loop {
             {
                 let mut head = self.head.lock();
-                if head.next_unique < head.stored.header.next_unique.0 {
+                let bound = head.stored.header.next_unique.0;
+                if head.next_unique < bound {
                     head.next_unique += 1;
-                    return Ok(Unique(head.next_unique - 1));
+                    let unique = Unique(head.next_unique - 1);
+                    drop(head);
+                    if bound - unique.0 == RESERVE / 2 {
+                        // The next flush reserves more.
+                        self.note_change();
+                    }
+                    return Ok(unique);
                 }
                 if head.next_unique == u32::MAX {
                     return Err(crate::errors::errno::ENOSPC);
@@ -524,7 +575,8 @@ impl Open {
         header.disk_used = u32::try_from(used.max(0)).unwrap_or(u32::MAX);
         header.file_count = header.file_count.saturating_add_signed(files as i32);
         header.update_date = now();
-        self.dirty.store(true, Ordering::Release);
+        drop(head);
+        self.note_change();
         Ok(())
     }
 
@@ -544,7 +596,8 @@ impl Open {
         let mut head = self.head.lock();
         let used = i64::from(head.stored.header.disk_used) + kib;
         head.stored.header.disk_used = u32::try_from(used.max(0)).unwrap_or(u32::MAX);
-        self.dirty.store(true, Ordering::Release);
+        drop(head);
+        self.note_change();
     }
 
     /// The version that clients see.

@@ -28,11 +28,13 @@ pub struct DumpScope {
     pub since: Date,
     /// Directories are whole only if they changed, as other vnodes.
     pub omit_unchanged_directories: bool,
+    /// What is added to the stored versions of data.
+    pub version_base: u32,
 }
 
 impl DumpScope {
     /// Everything.
-    pub const FULL: Self = Self { since: Date(0), omit_unchanged_directories: false };
+    pub const FULL: Self = Self { since: Date(0), omit_unchanged_directories: false, version_base: 0 };
 
     fn has(self, kind: VnodeType, server_mtime: u64) -> bool {
         let all = kind == VnodeType::Directory && !self.omit_unchanged_directories;
@@ -174,7 +176,7 @@ fn vnode_of(
         kind,
         link_count: narrow(place, "the link count", attr.nlink)?,
         // AFS counts modulo 2^32.
-        data_version: DataVersion(status.data_version as u32),
+        data_version: DataVersion((status.data_version as u32).wrapping_add(scope.version_base)),
         modify_time: Date(narrow(place, "the modification time", seconds)?),
         author: PrincipalId(status.author),
         owner: PrincipalId(id("the owner", attr.uid.0)?),

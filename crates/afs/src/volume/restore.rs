@@ -59,6 +59,9 @@ pub fn restored_header(own: &VolumeHeader, dump: &VolumeHeader) -> VolumeHeader 
 /// names stays. All other vnodes of the volume are deleted. So a full dump replaces all contents.
 /// At the end the vnodes must be a tree.
 ///
+/// The stored versions of data are those of the dump without `version_base`, which the volume adds
+/// again.
+///
 /// No other thread may use the file system meanwhile. The changes are on disk with their txgs, for
 /// which [`FileSystem::sync`] waits.
 ///
@@ -76,6 +79,7 @@ pub fn restored_header(own: &VolumeHeader, dump: &VolumeHeader) -> VolumeHeader 
 pub fn restore<R: Read>(
     fs: &FileSystem,
     reader: &mut Reader<R>,
+    version_base: u32,
     header: impl FnOnce(&Restored) -> VolumeHeader,
 ) -> Result<Restored> {
     if !fs.is_afs() {
@@ -103,8 +107,11 @@ pub fn restore<R: Read>(
         match reader.next_event()? {
             Event::Header(header) => dump = header,
             Event::Volume(header) => volume = Some(*header),
-            Event::Vnode(record) => {
+            Event::Vnode(mut record) => {
                 restoring.finish()?;
+                if let Some(attributes) = &mut record.attributes {
+                    attributes.data_version.0 = attributes.data_version.0.wrapping_sub(version_base);
+                }
                 let at = reader.place().at;
                 restoring.begin(*record, at, reader.offset())?;
             }

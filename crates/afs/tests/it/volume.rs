@@ -180,7 +180,7 @@ impl Rig {
 
     /// Restores a dump, and keeps the header that it has.
     fn restore(&self, dump: &[u8]) -> Result<VolumeHeader, Error> {
-        Ok(restore(&self.fs, &mut Reader::new(dump), |restored| restored.volume.clone())?.volume)
+        Ok(restore(&self.fs, &mut Reader::new(dump), 0, |restored| restored.volume.clone())?.volume)
     }
 
     /// A dump with the stored header, of the size that was announced.

@@ -230,7 +230,7 @@ fn capabilities() -> crate::calls::fileserver::Capabilities {
 
 /// What tells clients that a volume was replaced.
 fn sync(open: &Open) -> VolSync {
-    open.creation_date
+    open.sync()
 }
 
 /// ENOTDIR unless the file is a directory.

@@ -172,7 +172,7 @@ impl FileServer {
             let _lock = open.lock_shared(fid.vnode);
             let file = open.find(fid.vnode, fid.unique)?;
             let granted = caller.granted(&open.acl(&file)?);
-            caller.check_read(&file.about(), granted, open.header().owner)?;
+            caller.check_read(&file.about(), granted, open.owner())?;
             // The promise comes first: a change during a long read then breaks it.
             let callback = self.promise(&volume, &open, fid, caller);
             let status = open.status(&file, caller, granted)?;

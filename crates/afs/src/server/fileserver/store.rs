@@ -90,7 +90,7 @@ impl FileServer {
             let directory = open.find(fid.vnode, fid.unique)?;
             need_directory(&directory)?;
             let granted = caller.granted(&open.acl(&directory)?);
-            caller.check_administer(granted, open.header().owner)?;
+            caller.check_administer(granted, open.owner())?;
         }
         let names: Vec<Vec<u8>> = parsed.names().map(<[u8]>::to_vec).collect();
         let ids = self.core.protection.ids(&names)?;
@@ -100,7 +100,7 @@ impl FileServer {
             let _locks = open.lock(&[fid.vnode]);
             let directory = open.find(fid.vnode, fid.unique)?;
             let granted = caller.granted(&open.acl(&directory)?);
-            caller.check_administer(granted, open.header().owner)?;
+            caller.check_administer(granted, open.owner())?;
             open.forget(fid.vnode);
             let fs = open.fs.by_afs_user(caller.user.id.0);
             let stored = fs.set_access_list(object(fid.vnode), &acl.to_compact());

@@ -73,15 +73,15 @@ impl Write for Outgoing<'_> {
     }
 }
 
-fn scope(since: Date, omit: bool) -> DumpScope {
-    DumpScope { since, omit_unchanged_directories: omit }
+fn scope(open: &Open, since: Date, omit: bool) -> DumpScope {
+    DumpScope { since, omit_unchanged_directories: omit, version_base: open.version(0) }
 }
 
 impl VolumeServer {
     pub(super) fn dump(&self, call: &mut RxCall, transaction: i32, since: Date, omit: bool) -> Outcome<()> {
         let lease = self.lease(transaction, if omit { "DumpV2" } else { "Dump" })?;
         let open = self.open(&lease)?;
-        write_dump(&open, scope(since, omit), call).map_err(|error| {
+        write_dump(&open, scope(&open, since, omit), call).map_err(|error| {
             tracing::error!(volume = open.id.0, error = chain(&error), "the volume can't be dumped");
             volser::VOLSERDUMPERROR
         })
@@ -90,7 +90,7 @@ impl VolumeServer {
     pub(super) fn size(&self, transaction: i32, since: Date) -> Outcome<u64> {
         let lease = self.lease(transaction, "GetSize")?;
         let open = self.open(&lease)?;
-        let size = dump_size(&open.fs, &open.header(), scope(since, false));
+        let size = dump_size(&open.fs, &open.header(), scope(&open, since, false));
         size.map_err(|error| failed(&lease.volume, &error.into()))
     }
 
@@ -141,12 +141,13 @@ impl VolumeServer {
         header.parent = cookie.parent;
         header.clone = cookie.clone;
         let mut reader = Reader::new(from);
-        let restored = restore(&fs, &mut reader, |restored| restored_header(&header, &restored.volume))?;
+        let restored = restore(&fs, &mut reader, own.version_base, |restored| {
+            restored_header(&header, &restored.volume)
+        })?;
         // The flags stay as they are: `vos` sets them when all is done.
         let mut stored = Stored { header: restored_header(&header, &restored.volume), ..own.clone() };
         stored.header.in_service = own.header.in_service;
         stored.vnode_hints = [0; 2];
-        stored.version_base = 0;
         stored.write(&fs)
     }
 
@@ -214,7 +215,7 @@ impl VolumeServer {
         let mut call = connection.open(TIME).map_err(of_rx)?;
         let request = Call::Restore { transaction: to_transaction, flags: 0, cookie: cookie.clone() };
         call.write(request.request()).map_err(of_rx)?;
-        let sent = write_dump(open, scope(since, true), &mut call);
+        let sent = write_dump(open, scope(open, since, true), &mut call);
         if let Err(error) = &sent {
             report(error);
         }

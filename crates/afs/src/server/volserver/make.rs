@@ -129,7 +129,16 @@ impl VolumeServer {
             stored.header.in_service = flags & volume_flag::OUT_OF_SERVICE == 0;
         })?;
         self.core.transactions.update(transaction, |found| found.flags = flags);
-        Ok(())
+        let lease = self.lease(transaction, "SetFlags")?;
+        match lease.volume.found() {
+            Found::Dataset(id) if !is_incomplete(flags) => {
+                // The header must be on disk before the mark goes.
+                let open = self.open(&lease)?;
+                let done = open.flush().and_then(|()| lease.volume.partition.complete(id));
+                done.map_err(|error| failed(&lease.volume, &error))
+            }
+            _ => Ok(()),
+        }
     }
 
     pub(super) fn flags(&self, transaction: i32) -> Outcome<i32> {

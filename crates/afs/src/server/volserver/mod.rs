@@ -227,8 +227,9 @@ impl VolumeServer {
             return Ok(0);
         }
         if ended.has_changed {
-            let durable = ended.volume.flush().and_then(|()| Ok(ended.volume.partition.pool().sync()?));
-            durable.map_err(|error| failed(&ended.volume, &error))?;
+            // The volume is opened anew when it is used: it may be of another type now.
+            let closed = ended.volume.exclusively(|| Ok(ended.volume.partition.pool().sync()?));
+            closed.map_err(|error| failed(&ended.volume, &error))?;
         }
         ended.volume.set_service(State::Unknown);
         if ended.has_changed {

@@ -1,5 +1,10 @@
 //! What clients can rely on after a server crashed.
 
+use afs::calls::volserver::{Call, attach};
+use afs::errors::volume as code;
+use afs::types::{RestoreCookie, VolumeId};
+use afs::wire::Chars;
+
 use super::{Rig, VOLUME, root};
 
 /// Goal: after a clean stop, versions go on and clients keep what they have. After a crash, no
@@ -42,4 +47,75 @@ fn uniques_and_versions() {
     let next = client.create(root(VOLUME), "h").unwrap();
     assert!(next.fid.unique > lost.unique);
     assert_eq!(next.directory.data_version.0, now + 1);
+}
+
+/// Goal: after a crash, a volume that was not completed is gone with its dataset, and a restore that
+/// was interrupted has left the volume as it was.
+#[test]
+fn half_made_volumes() {
+    let mut rig = Rig::new();
+    rig.volume(VOLUME, "v");
+    let image = rig.dir.path().join("d0");
+    let other = VolumeId(VOLUME.0 + 5);
+    let operator = rig.operator();
+    operator.create(other, "half").unwrap();
+    let file = rig.client(None).create(root(VOLUME), "f").unwrap().fid;
+    let dump = operator.dump(VOLUME, 0);
+    rig.client(None).store(file, 0, b"newer", 5).unwrap();
+    // The guard of a restore is there, and the restore is under way.
+    let crashed = rig.dir.path().join("crashed");
+    {
+        let transaction = operator.begin(VOLUME, attach::OFFLINE).unwrap();
+        let cookie = RestoreCookie { name: Chars::new(b"v"), parent: VOLUME, ..RestoreCookie::default() };
+        let call = Call::Restore { transaction, flags: 0, cookie };
+        let mut open = operator.connection.open(super::TIME).unwrap();
+        open.write([&call.request()[..], &dump[..dump.len() - 10]].concat()).unwrap();
+        let guarded = || {
+            let partition = &rig.server().core().partitions()[0];
+            partition.is_guarded(VOLUME).unwrap()
+        };
+        while !guarded() {
+            std::thread::yield_now();
+        }
+        rig.pool.as_ref().unwrap().sync().unwrap();
+        std::fs::copy(&image, &crashed).unwrap();
+        open.abort(-6);
+    }
+    drop(operator);
+    rig.stop();
+    rig.open(crashed);
+    rig.start();
+    let client = rig.client(None);
+    assert_eq!(client.status(root(other)).err(), Some(code::VNOVOL));
+    assert!(rig.pool.as_ref().unwrap().dataset(&format!("cell/vicepa/{other}")).is_err());
+    assert_eq!(client.fetch(file, 0, 10).unwrap().0, b"newer");
+    let names = rig.pool.as_ref().unwrap().dataset_names(true).unwrap().names;
+    assert!(!names.iter().any(|name| name.contains('@')), "{names:?}");
+}
+
+/// Goal: versions in a dump are those that clients see, also after a crash, and a restore keeps them.
+#[test]
+fn versions_in_dumps() {
+    let mut rig = Rig::new();
+    rig.volume(VOLUME, "v");
+    let image = rig.dir.path().join("d0");
+    rig.pool.as_ref().unwrap().sync().unwrap();
+    let crashed = rig.dir.path().join("crashed");
+    std::fs::copy(&image, &crashed).unwrap();
+    rig.stop();
+    rig.open(crashed);
+    rig.start();
+    let other = VolumeId(VOLUME.0 + 5);
+    rig.volume(other, "other");
+    let (operator, client) = (rig.operator(), rig.client(None));
+    let version = client.version(root(VOLUME));
+    assert!(version > 65_536);
+    for (from, to) in [(VOLUME, other), (other, VOLUME)] {
+        let dump = operator.dump(from, 0);
+        let transaction = operator.begin(to, attach::OFFLINE).unwrap();
+        let cookie = RestoreCookie { name: Chars::new(b"x"), parent: to, ..RestoreCookie::default() };
+        operator.raw(&Call::Restore { transaction, flags: 0, cookie }, &dump).unwrap();
+        operator.end(transaction).unwrap();
+        assert_eq!(client.version(root(to)), version);
+    }
 }
