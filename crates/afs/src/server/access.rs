@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use rx::engine::Info;
-use rx::security::ConnectionId;
+use rx::security::{ConnectionId, Identity};
 
 use super::hosts::Host;
 use crate::acl::{Acl, Rights};
@@ -30,7 +30,9 @@ const OWNER_READ_EXECUTE: u32 = 0o500;
 /// Write by the owner.
 const OWNER_WRITE: u32 = 0o200;
 /// Set-user-id and set-group-id.
-const SET_ID: u32 = 0o6000;
+pub const SET_ID: u32 = 0o6000;
+/// The bits of a mode that users other than administrators set.
+const ORDINARY: u32 = 0o777;
 
 /// Who calls.
 #[derive(Clone)]
@@ -90,6 +92,11 @@ impl Caller {
 
     fn owns(&self, file: &About) -> bool {
         self.user.id == file.owner
+    }
+
+    /// A mode that the caller asks for, as far as it may set one (`CREATE_SGUID_ADMIN_ONLY`).
+    pub fn mode(&self, mode: u32) -> u32 {
+        mode & if self.is_administrator() { 0o7777 } else { ORDINARY }
     }
 
     /// Whether the caller owns the file and has a name in the cell.
@@ -224,8 +231,15 @@ pub struct Callers {
     shards: [Mutex<Known>; SHARDS],
 }
 
-/// Callers, and until when they hold.
-type Known = HashMap<Connection, (Arc<Caller>, Instant)>;
+/// Callers by their connections.
+type Known = HashMap<Connection, Proven>;
+
+/// A caller, and what its connection proved.
+struct Proven {
+    caller: Arc<Caller>,
+    identity: Option<Arc<Identity>>,
+    until: Instant,
+}
 type Connection = (SocketAddrV4, ConnectionId);
 
 /// Parts of the table, each with a lock.
@@ -244,8 +258,10 @@ impl Callers {
     /// The caller of a connection from this host.
     pub fn get(&self, info: &Info, host: &Arc<Host>) -> Option<Arc<Caller>> {
         let shard = self.shard(info).lock();
-        let (caller, until) = shard.get(&(info.peer, info.connection))?;
-        (Arc::ptr_eq(&caller.host, host) && *until > Instant::now()).then(|| Arc::clone(caller))
+        let known = shard.get(&(info.peer, info.connection))?;
+        // Another connection may have the numbers of one that has ended.
+        let same = known.identity == info.identity && Arc::ptr_eq(&known.caller.host, host);
+        (same && known.until > Instant::now()).then(|| Arc::clone(&known.caller))
     }
 
     /// Notes the caller of a connection.
@@ -254,7 +270,8 @@ impl Callers {
         if shard.len() >= CONNECTIONS {
             shard.clear();
         }
-        shard.insert((info.peer, info.connection), (caller, Instant::now() + FRESH));
+        let (identity, until) = (info.identity.clone(), Instant::now() + FRESH);
+        shard.insert((info.peer, info.connection), Proven { caller, identity, until });
     }
 
     /// Forgets all callers.

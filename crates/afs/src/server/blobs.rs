@@ -97,6 +97,9 @@ impl Blobs {
         (from, to): (u64, u64),
         change: impl FnOnce(&mut Editor) -> bool,
     ) {
+        if from == to {
+            return;
+        }
         let key = (volume, vnode);
         let shard = &mut *self.shard(key).lock();
         let Some((version, blob)) = shard.blobs.get_mut(&key) else { return };

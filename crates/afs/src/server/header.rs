@@ -12,6 +12,7 @@
 //! | 8 | where the search for a free vnode goes on: files, directories |
 //! | 4 | the backup volume of the group |
 //! | 4 | when this copy was made |
+//! | 8 | the space in use, in KiB; 0: as in the dump |
 
 use zpl::FileSystem;
 
@@ -21,7 +22,7 @@ use crate::types::{Date, VolumeId};
 
 const LAYOUT: u32 = 1;
 const DESTROY_ME: u32 = 1;
-const WORDS: usize = 8;
+const WORDS: usize = 10;
 /// The words of a header without any.
 const NO_WORDS: [u8; 4 * WORDS] = {
     let mut words = [0; 4 * WORDS];
@@ -49,6 +50,8 @@ pub struct Stored {
     pub backup: VolumeId,
     /// When this copy was made (`V_copyDate`).
     pub copy_date: Date,
+    /// The space in use, in KiB. [`VolumeHeader::disk_used`] has it as far as it can.
+    pub used: u64,
 }
 
 impl Stored {
@@ -69,7 +72,10 @@ impl Stored {
         let flags = if self.destroy_me { DESTROY_ME } else { 0 };
         let [files, directories] = self.vnode_hints;
         let (backup, copied) = (self.backup.0, self.copy_date.0);
-        for word in [LAYOUT, flags, self.version_base, self.crashes, files, directories, backup, copied] {
+        let (high, low) = ((self.used >> 32) as u32, self.used as u32);
+        for word in
+            [LAYOUT, flags, self.version_base, self.crashes, files, directories, backup, copied, high, low]
+        {
             bytes.extend(word.to_be_bytes());
         }
         Ok(bytes)
@@ -103,8 +109,16 @@ impl Stored {
         if layout != LAYOUT {
             return Err(Error::Malformed);
         }
+        let used = u64::from(next()) << 32 | u64::from(next());
+        let used = if used == 0 { header.disk_used.into() } else { used };
         let destroy_me = flags & DESTROY_ME != 0;
-        Ok(Self { header, destroy_me, version_base, crashes, vnode_hints, backup, copy_date })
+        Ok(Self { header, destroy_me, version_base, crashes, vnode_hints, backup, copy_date, used })
+    }
+
+    /// Counts space in KiB.
+    pub fn count(&mut self, kib: i64) {
+        self.used = self.used.saturating_add_signed(kib);
+        self.header.disk_used = u32::try_from(self.used).unwrap_or(u32::MAX);
     }
 
     /// Stores the header in a volume.

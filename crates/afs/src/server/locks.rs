@@ -89,6 +89,11 @@ impl Locks {
         }
     }
 
+    /// Removes the locks of a file that is gone.
+    pub fn forget(&self, vnode: Vnode) {
+        self.0.lock().remove(&vnode);
+    }
+
     /// -1 for a write lock, else the number of read locks.
     pub fn count(&self, vnode: Vnode, now: Instant) -> i32 {
         let locks = self.0.lock();

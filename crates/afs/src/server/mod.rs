@@ -29,6 +29,7 @@ pub mod header;
 pub mod hosts;
 pub mod known;
 pub mod locks;
+pub mod open;
 pub mod store;
 #[cfg(test)]
 mod tests;
@@ -40,6 +41,7 @@ pub(crate) use error::chain;
 pub use error::{Error, Result};
 
 use std::net::{Ipv4Addr, SocketAddrV4};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -141,6 +143,8 @@ pub struct Core {
     keys: Arc<Keys>,
     superusers: UserList,
     callers: Callers,
+    /// Partitions whose volumes are being found.
+    loading: AtomicUsize,
     /// The endpoint of the volume server, for calls to others.
     outward: OnceLock<Weak<Endpoint>>,
 }
@@ -182,6 +186,11 @@ impl Core {
         self.callers.clear();
     }
 
+    /// Whether volumes may still come: no partition is complete yet.
+    pub fn is_starting(&self) -> bool {
+        self.loading.load(Ordering::Acquire) > 0 || self.partitions.read().is_empty()
+    }
+
     fn is_local(&self, cell: &str) -> bool {
         cell.is_empty() || cell.eq_ignore_ascii_case(&self.cell)
     }
@@ -216,34 +225,16 @@ impl Core {
     /// Adds the volumes of a partition to the table, and brings those in order that a crash left
     /// half-made.
     fn load(&self, partition: &Arc<Partition>) -> Result<()> {
-        let contents = partition.contents()?;
+        let mut contents = partition.contents()?;
+        partition.clean(&mut contents);
         for (dataset, error) in contents.failures {
             let error = chain(&error);
             tracing::error!(dataset, error, "a volume can't be served: its dataset can't be read");
         }
-        for id in contents.incomplete {
-            tracing::warn!(volume = id.0, "a volume was not completed, and is destroyed");
-            if let Err(error) = partition.destroy(id) {
-                tracing::error!(volume = id.0, error = chain(&error), "the volume can't be destroyed");
-            }
-        }
         for found in contents.volumes {
-            let Some(volume) = self.add(partition, found) else {
+            if self.add(partition, found).is_none() {
                 tracing::error!(?found, partition = %partition.id, "another partition has this volume");
-                continue;
-            };
-            if let Err(error) = self.clean_one(&volume) {
-                let (volume, error) = (volume.id.0, chain(&error));
-                tracing::error!(volume, error, "the volume can't be brought in order");
             }
-        }
-        Ok(())
-    }
-
-    fn clean_one(&self, volume: &Volume) -> Result<()> {
-        if !volume.is_clone() && volume.partition.is_guarded(volume.id)? {
-            tracing::warn!(volume = volume.id.0, "a restore was interrupted, and is undone");
-            volume.exclusively(|| volume.partition.release_guard(volume.id, false))?;
         }
         Ok(())
     }
@@ -261,7 +252,8 @@ impl Core {
         let clones = destroyed.inspect_err(|_| volume.set_service(volume::Service::Unknown))?;
         if let Some(head) = clones {
             for clone in self.table.all() {
-                if clone.is_clone() && clone.head() == store::Head::of(volume.id) {
+                let here = clone.partition.id == volume.partition.id;
+                if here && clone.is_clone() && clone.head() == store::Head::of(volume.id) {
                     clone.set_found(Found::Snapshot { id: clone.id, head });
                 }
             }
@@ -272,14 +264,34 @@ impl Core {
     }
 
     fn tick(&self) {
+        let mut reserved = Vec::new();
         for id in self.shared.take_changed() {
             let Some(volume) = self.table.get(id) else { continue };
-            if let Err(error) = volume.flush() {
-                tracing::error!(volume = volume.id.0, error = chain(&error), "the header can't be written");
+            match volume.flush() {
+                Ok(None) => {}
+                Ok(Some(open)) => reserved.push((volume, open)),
+                Err(error) => {
+                    tracing::error!(
+                        volume = volume.id.0,
+                        error = chain(&error),
+                        "the header can't be written"
+                    );
+                }
             }
         }
-        for volume in self.transactions.expire() {
-            self.end_of(&volume);
+        // One sync of each pool makes all reservations durable.
+        for partition in self.partitions() {
+            let here = |volume: &Volume| volume.partition.id == partition.id;
+            if reserved.iter().any(|(volume, _)| here(volume)) && partition.pool().sync().is_ok() {
+                reserved.iter().filter(|(volume, _)| here(volume)).for_each(|(_, open)| open.reserved());
+            }
+        }
+        drop(reserved);
+        for lease in self.transactions.expired() {
+            self.end_of(&lease.volume);
+            let id = lease.id;
+            drop(lease);
+            let _ = self.transactions.end(id);
         }
     }
 
@@ -302,18 +314,23 @@ impl Core {
     /// # Errors
     /// [`Error::Busy`]: a transaction has one of them. The others are closed, and are not served.
     fn close(&self, partition: &Partition) -> Result<()> {
+        let mut all = self.table.all();
+        all.retain(|volume| volume.partition.id == partition.id);
+        if let Some(volume) = all.iter().find(|volume| self.transactions.has(volume.id)) {
+            return Err(Error::Busy { volume: volume.id });
+        }
         let mut closed = Ok(());
-        for volume in self.table.all() {
-            if volume.partition.id != partition.id {
-                continue;
-            }
+        for volume in all {
             volume.set_service(volume::Service::Offline);
-            match volume.exclusively(|| Ok(())) {
+            match volume.end() {
                 Ok(()) => self.table.remove(volume.id),
                 Err(error) => {
-                    let (volume, error) = (volume.id.0, chain(&error));
-                    tracing::error!(volume, error, "the volume can't be closed");
-                    closed = closed.and(Err(Error::Busy { volume: crate::types::VolumeId(volume) }));
+                    tracing::error!(
+                        volume = volume.id.0,
+                        error = chain(&error),
+                        "the volume can't be closed"
+                    );
+                    closed = closed.and(Err(Error::Busy { volume: volume.id }));
                 }
             }
         }
@@ -355,6 +372,7 @@ impl Server {
             transactions: Transactions::default(),
             shared: Arc::default(),
             callers: Callers::default(),
+            loading: AtomicUsize::new(0),
             cell: options.cell,
             keys: Arc::clone(&options.keys),
             superusers: options.superusers,
@@ -397,7 +415,10 @@ impl Server {
             partitions.push(Arc::clone(&partition));
             partitions.sort_unstable_by_key(|partition| partition.id);
         }
-        self.core.load(&partition).inspect_err(|_| self.forget(partition.id))
+        self.core.loading.fetch_add(1, Ordering::AcqRel);
+        let loaded = self.core.load(&partition);
+        self.core.loading.fetch_sub(1, Ordering::AcqRel);
+        loaded.inspect_err(|_| self.forget(partition.id))
     }
 
     /// Serves a partition no more. Its volumes are closed, so that its pool can be exported.
@@ -454,6 +475,7 @@ impl Drop for Server {
         drop(self.files.take());
         drop(self.volumes.take());
         self.clients.close();
+        self.core.transactions.clear();
         for partition in self.core.partitions() {
             if let Err(error) = self.core.close(&partition) {
                 let error = chain(&error);

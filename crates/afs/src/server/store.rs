@@ -14,16 +14,18 @@
 //! | whether a server uses the partition, and how often it crashed | the property [`STATE`] |
 //!
 //! # Crash
-//! Each operation here is one transaction group. A volume is made out of service and marked to be
-//! destroyed, so a crash between the calls of `vos` leaves nothing.
+//! An operation of several steps does them in an order that [`Partition::clean`] can finish or undo
+//! when the partition is opened next. A volume is marked until it is complete, so a crash between
+//! the calls of `vos` leaves nothing.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use dsl::ops::create::Create;
 use dsl::ops::destroy::{DestroyHead, DestroySnapshots};
 use dsl::ops::props::{InheritProp, SetAs, SetProps};
-use dsl::ops::rename::Rename;
+use dsl::ops::rename::{Rename, RenameSnapshot};
 use dsl::ops::rollback::Rollback;
 use dsl::ops::snapshot::Snapshot;
 use dsl::{ListOptions, Listed, LongHold, PropList, Setting, SyncTask, Value};
@@ -32,7 +34,7 @@ use poolhouse::Pool;
 use zpl::{FileSystem, Policies, Policy};
 
 use super::header::Stored;
-use super::{Error, Result};
+use super::{Error, Result, chain};
 use crate::partition::PartitionId;
 use crate::types::VolumeId;
 use crate::volume::new_volume;
@@ -49,6 +51,10 @@ const INCOMPLETE: &str = "poolhouse:volume-incomplete";
 const CLONES: &str = ".clones-";
 /// Most file systems with clones of one volume that is gone.
 const MOST_GONE: u32 = 1000;
+/// What follows the number of a clone that is to take the place of another.
+const NEW: &str = ".new";
+/// The snapshot that guards a restore.
+const GUARD: &str = "restoring";
 /// The property with the state of the server: a word, and how often it crashed.
 const STATE: &str = "poolhouse:vicep-state";
 const RUNNING: &str = "running";
@@ -69,7 +75,7 @@ pub struct Partition {
 }
 
 /// A file system of a partition.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Head {
     /// The volume that it is or was.
     pub volume: VolumeId,
@@ -123,10 +129,23 @@ pub enum Found {
 pub struct Contents {
     /// Volumes and clones.
     pub volumes: Vec<Found>,
-    /// Volumes that were never completed.
-    pub incomplete: Vec<VolumeId>,
+    /// What a crash left half-made.
+    pub left: Left,
     /// Datasets that could not be read, with the errors.
     pub failures: Vec<(String, dsl::Error)>,
+}
+
+/// What a crash left half-made in a partition.
+#[derive(Debug, Default)]
+pub struct Left {
+    /// Volumes that were never completed.
+    incomplete: Vec<VolumeId>,
+    /// Volumes of which a restore was interrupted.
+    guarded: Vec<VolumeId>,
+    /// Clones that were to take the place of others of the same number.
+    new_clones: Vec<(Head, VolumeId)>,
+    /// File systems without a volume, and how many snapshots they have.
+    gone: BTreeMap<Head, usize>,
 }
 
 /// Space of a partition in KiB.
@@ -249,14 +268,17 @@ impl Partition {
         let options = ListOptions { snapshots: true, depth: Some(1), ..ListOptions::default() };
         let each = |listed: Listed| match listed {
             Listed::Failed { name, error } => all.lock().failures.push((name, error)),
-            Listed::Dataset(dataset) => match found(&dataset.name(), depth) {
-                Some(Found::Dataset(id)) => match dataset.user_property(INCOMPLETE) {
-                    Ok(Some(_)) => all.lock().incomplete.push(id),
-                    Ok(None) => all.lock().volumes.push(Found::Dataset(id)),
+            Listed::Dataset(dataset) => {
+                let Some((head, snapshot)) = parse(&dataset.name(), depth) else { return };
+                let incomplete = match snapshot {
+                    None if head.gone.is_none() => dataset.user_property(INCOMPLETE),
+                    _ => Ok(None),
+                };
+                match incomplete {
+                    Ok(incomplete) => all.lock().note(head, snapshot.as_deref(), incomplete.is_some()),
                     Err(error) => all.lock().failures.push((dataset.name(), error)),
-                },
-                clone => all.lock().volumes.extend(clone),
-            },
+                }
+            }
         };
         let list = || {
             let start = self.pool.dsl().dir(&self.dataset)?;
@@ -264,6 +286,61 @@ impl Partition {
         };
         self.pool.spa().read(list).map_err(poolhouse::Error::from)?;
         Ok(all.into_inner())
+    }
+
+    /// Brings in order what a crash left half-made: a restore is undone, a volume that was not
+    /// complete is destroyed, and a clone that was to be replaced is replaced.
+    pub fn clean(&self, contents: &mut Contents) {
+        let left = std::mem::take(&mut contents.left);
+        let report = |what: String, done: Result<()>| match done {
+            Ok(()) => tracing::warn!(dataset = what, "a crash left it half-made; it is in order now"),
+            Err(error) => {
+                let error = chain(&error);
+                tracing::error!(
+                    dataset = what,
+                    error,
+                    "what a crash left half-made can't be brought in order"
+                );
+            }
+        };
+        for id in left.guarded {
+            let whole = !left.incomplete.contains(&id);
+            let undone = self.release_guard(id, !whole);
+            if undone.is_err() {
+                // Its contents are neither the old nor the new ones.
+                contents.volumes.retain(|found| *found != Found::Dataset(id));
+            }
+            report(self.guard_name(id), undone);
+        }
+        for id in left.incomplete {
+            report(self.name(id), self.destroy(id).map(drop));
+        }
+        for (head, id) in left.new_clones {
+            let is = |found: &Found| matches!(found, Found::Snapshot { id: other, .. } if *other == id);
+            let done = match contents.volumes.iter().any(is) {
+                true => self.destroy_snapshot(self.new_name(head, id)),
+                false => {
+                    self.rename_new(head, id).map(|()| contents.volumes.push(Found::Snapshot { id, head }))
+                }
+            };
+            report(self.new_name(head, id), done);
+        }
+        for (head, _) in left.gone.into_iter().filter(|(_, snapshots)| *snapshots == 0) {
+            report(self.head_name(head), self.destroy_empty(head));
+        }
+    }
+
+    fn new_name(&self, head: Head, id: VolumeId) -> String {
+        format!("{}/{head}@{id}{NEW}", self.dataset)
+    }
+
+    fn destroy_snapshot(&self, name: String) -> Result<()> {
+        self.run(vec![Box::new(DestroySnapshots { names: vec![name], defer: false })])
+    }
+
+    fn rename_new(&self, head: Head, id: VolumeId) -> Result<()> {
+        let (old, new) = (format!("{id}{NEW}"), id.to_string());
+        self.run(vec![Box::new(RenameSnapshot { dataset: self.head_name(head), old, new, recursive: false })])
     }
 
     /// Makes a volume, with the files of a new one.
@@ -279,9 +356,11 @@ impl Partition {
             crypt: None,
             enforce_limits: true,
         })])?;
-        let fs = self.fs(id)?;
-        stored.write(&fs)?;
-        Ok(fs)
+        let written = self.fs(id).and_then(|fs| stored.write(&fs).map(|()| fs));
+        written.inspect_err(|_| {
+            // If this fails too, the next start destroys it.
+            let _ = self.run(vec![Box::new(DestroyHead { name: self.name(id) })]);
+        })
     }
 
     /// Notes that a volume is complete: it stays when the server starts again.
@@ -346,22 +425,27 @@ impl Partition {
     /// # Errors
     /// [`Error::Pool`]: the clone exists, or what it replaces is in use.
     pub fn clone_volume(&self, of: VolumeId, stored: &Stored, instead: Option<Found>) -> Result<()> {
-        let id = stored.header.id;
-        let (name, props) = (self.snapshot_name(Head::of(of), id), Self::clone_properties(stored)?);
-        let mut tasks: Vec<Box<dyn SyncTask + Send>> = Vec::new();
-        match instead {
-            Some(Found::Snapshot { id, head }) => {
-                let names = vec![self.snapshot_name(head, id)];
-                tasks.push(Box::new(DestroySnapshots { names, defer: false }));
-            }
-            Some(Found::Dataset(id)) => tasks.push(Box::new(DestroyHead { name: self.name(id) })),
-            None => {}
+        let (id, head) = (stored.header.id, Head::of(of));
+        let props = Self::clone_properties(stored)?;
+        let Some(old) = instead else {
+            let names = vec![self.snapshot_name(head, id)];
+            return self.run(vec![Box::new(Snapshot { names, props, enforce_limits: true })]);
+        };
+        // The old one goes when the new one is there. After a crash, the next start goes on.
+        let names = vec![self.new_name(head, id)];
+        self.run(vec![Box::new(Snapshot { names, props, enforce_limits: true })])?;
+        let gone = match old {
+            Found::Snapshot { id, head } => self.destroy_snapshot(self.snapshot_name(head, id)),
+            Found::Dataset(id) => self.run(vec![Box::new(DestroyHead { name: self.name(id) })]),
+        };
+        if let Err(error) = gone {
+            let _ = self.destroy_snapshot(self.new_name(head, id));
+            return Err(error);
         }
-        tasks.push(Box::new(Snapshot { names: vec![name], props, enforce_limits: true }));
-        self.run(tasks)?;
-        match instead {
-            Some(Found::Snapshot { head, .. }) => self.destroy_empty(head),
-            _ => Ok(()),
+        self.rename_new(head, id)?;
+        match old {
+            Found::Snapshot { head, .. } => self.destroy_empty(head),
+            Found::Dataset(_) => Ok(()),
         }
     }
 
@@ -412,10 +496,17 @@ impl Partition {
     pub fn destroy(&self, id: VolumeId) -> Result<Option<Head>> {
         let name = self.name(id);
         let dataset = self.pool.dataset(&name)?;
-        let newest = || Ok::<_, dsl::Error>(dataset.dsl().snapshots()?.pop().map(|snapshot| snapshot.name()));
-        let to @ Some(_) = self.pool.spa().read(newest).map_err(poolhouse::Error::from)? else {
+        let all = || Ok::<_, dsl::Error>(dataset.dsl().snapshots()?.iter().map(dsl::Dataset::name).collect());
+        let mut names: Vec<String> = self.pool.spa().read(all).map_err(poolhouse::Error::from)?;
+        if names.contains(&self.guard_name(id)) {
+            self.destroy_snapshot(self.guard_name(id))?;
+            names.retain(|name| *name != self.guard_name(id));
+        }
+        // Snapshots of an administrator keep the files too.
+        let Some(newest) = names.pop() else {
             return self.run(vec![Box::new(DestroyHead { name })]).map(|()| None);
         };
+        let to = Some(newest);
         let free = |number: &u32| {
             let head = Head { volume: id, gone: Some(*number) };
             self.pool.dataset(&self.head_name(head)).is_err()
@@ -450,13 +541,12 @@ impl Partition {
     pub fn revive(&self, head: Head, clone: VolumeId, stored: &Stored) -> Result<()> {
         let (old, new) = (self.head_name(head), self.name(head.volume));
         let snapshot = self.snapshot_name(head, clone);
-        self.run(vec![
-            Box::new(Rollback { name: old.clone(), to: Some(snapshot.clone()) }),
-            Box::new(DestroySnapshots { names: vec![snapshot], defer: false }),
-            Box::new(Rename { old, new, enforce_limits: false }),
-        ])?;
+        // Each step is refused rather than half-made, and the next one needs it.
+        self.run(vec![Box::new(Rollback { name: old.clone(), to: Some(snapshot.clone()) })])?;
+        self.run(vec![Box::new(Rename { old, new, enforce_limits: false })])?;
         stored.write(&self.fs(head.volume)?)?;
-        self.show_name(head.volume, stored)
+        self.show_name(head.volume, stored)?;
+        self.destroy_snapshot(self.snapshot_name(Head::of(head.volume), clone))
     }
 
     /// Guards a change of a whole volume by a snapshot that is no clone.
@@ -469,7 +559,7 @@ impl Partition {
     }
 
     fn guard_name(&self, id: VolumeId) -> String {
-        format!("{}@restoring", self.name(id))
+        format!("{}@{GUARD}", self.name(id))
     }
 
     /// Ends [`Self::guard`]. Without `keep`, the volume is as it was before.
@@ -478,22 +568,18 @@ impl Partition {
     /// [`Error::Pool`]: the volume is in use.
     pub fn release_guard(&self, id: VolumeId, keep: bool) -> Result<()> {
         let guard = self.guard_name(id);
-        let mut tasks: Vec<Box<dyn SyncTask + Send>> = Vec::new();
         if !keep {
-            tasks.push(Box::new(Rollback { name: self.name(id), to: Some(guard.clone()) }));
+            self.run(vec![Box::new(Rollback { name: self.name(id), to: Some(guard.clone()) })])?;
         }
-        tasks.push(Box::new(DestroySnapshots { names: vec![guard], defer: false }));
-        self.run(tasks)
+        self.destroy_snapshot(guard)
     }
 
-    /// Whether a crash left a volume guarded.
+    /// The header of a volume, without opening its files for changes.
     ///
     /// # Errors
     /// [`Error::Pool`]: there is no such volume.
-    pub fn is_guarded(&self, id: VolumeId) -> Result<bool> {
-        let head = self.pool.dataset(&self.name(id))?;
-        let read = || Ok::<_, dsl::Error>(head.dsl().snapshot("restoring")?.is_some());
-        Ok(self.pool.spa().read(read).map_err(poolhouse::Error::from)?)
+    pub fn header(&self, id: VolumeId) -> Result<Option<Stored>> {
+        Stored::read(&self.pool.dataset(&self.name(id))?.filesystem()?)
     }
 
     /// Its space.
@@ -515,40 +601,73 @@ impl Partition {
     }
 }
 
-/// The volume that a dataset is. `depth` is the number of slashes in the name of a volume.
-fn found(name: &str, depth: usize) -> Option<Found> {
+/// The file system of a partition that a dataset is, and the name of its snapshot. `depth` is the
+/// number of slashes in such a name.
+fn parse(name: &str, depth: usize) -> Option<(Head, Option<String>)> {
     let (head, snapshot) = match name.split_once('@') {
-        Some((head, snapshot)) => (head, Some(snapshot)),
+        Some((head, snapshot)) => (head, Some(snapshot.to_owned())),
         None => (name, None),
     };
     if head.matches('/').count() != depth {
         return None;
     }
     let head = head.rsplit_once('/').and_then(|(_, last)| Head::parse(last))?;
-    match snapshot {
-        None => head.gone.is_none().then_some(Found::Dataset(head.volume)),
-        Some(snapshot) => match Head::parse(snapshot)? {
-            Head { volume: id, gone: None } => Some(Found::Snapshot { id, head }),
-            Head { .. } => None,
-        },
+    Some((head, snapshot))
+}
+
+/// The clone that a snapshot is.
+fn clone_of(snapshot: &str) -> Option<VolumeId> {
+    Head::parse(snapshot).filter(|head| head.gone.is_none()).map(|head| head.volume)
+}
+
+impl Contents {
+    fn note(&mut self, head: Head, snapshot: Option<&str>, incomplete: bool) {
+        let Some(snapshot) = snapshot else {
+            match head.gone {
+                None if incomplete => self.left.incomplete.push(head.volume),
+                None => self.volumes.push(Found::Dataset(head.volume)),
+                Some(_) => {
+                    self.left.gone.entry(head).or_default();
+                }
+            }
+            return;
+        };
+        if head.gone.is_some() {
+            *self.left.gone.entry(head).or_default() += 1;
+        }
+        if let Some(id) = clone_of(snapshot) {
+            self.volumes.push(Found::Snapshot { id, head });
+        } else if let Some(id) = snapshot.strip_suffix(NEW).and_then(clone_of) {
+            self.left.new_clones.push((head, id));
+        } else if snapshot == GUARD && head.gone.is_none() {
+            self.left.guarded.push(head.volume);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Found, Head, VolumeId, found, from_hexadecimal, hexadecimal};
+    use super::{Contents, Found, Head, VolumeId, from_hexadecimal, hexadecimal, parse};
+
+    fn found(name: &str) -> Contents {
+        let mut contents = Contents::default();
+        if let Some((head, snapshot)) = parse(&format!("pool/vicepa{name}"), 2) {
+            contents.note(head, snapshot.as_deref(), false);
+        }
+        contents
+    }
 
     /// Goal: a dataset is the volume or clone that its name says, and others are none.
     #[test]
     fn names_of_datasets() {
-        let of = |name: &str| found(&format!("pool/vicepa{name}"), 2);
+        let of = |name: &str| found(name).volumes.pop();
         let (id, clone) = (VolumeId(7), VolumeId(9));
         let gone = Head { volume: id, gone: Some(2) };
         assert_eq!(of("/7"), Some(Found::Dataset(id)));
         assert_eq!(of("/7@9"), Some(Found::Snapshot { id: clone, head: Head::of(id) }));
         assert_eq!(of("/7.clones-2@9"), Some(Found::Snapshot { id: clone, head: gone }));
         assert_eq!(Head::parse(&gone.to_string()), Some(gone));
-        for other in [
+        let others = [
             "",
             "/7.clones-2",
             "/x",
@@ -558,9 +677,14 @@ mod tests {
             "/7/8",
             "/7.clones-@9",
             "/7@9.clones-1",
-        ] {
+        ];
+        for other in others {
             assert_eq!(of(other), None, "{other}");
         }
+        assert_eq!(found("/7@restoring").left.guarded, [id]);
+        assert_eq!(found("/7@9.new").left.new_clones, [(Head::of(id), clone)]);
+        assert_eq!(found("/7.clones-2").left.gone.into_iter().collect::<Vec<_>>(), [(gone, 0)]);
+        assert_eq!(found("/7.clones-2@daily").left.gone.into_iter().collect::<Vec<_>>(), [(gone, 1)]);
     }
 
     /// Goal: the text of a header gives its bytes back, and other text gives none.

@@ -7,7 +7,7 @@ use zpl::{AfsStatus, FileType, Node, Time};
 
 use super::access::{About, Caller, Granted};
 use super::known::Known;
-use super::volume::Open;
+use super::open::Open;
 use crate::acl::Acl;
 use crate::dir::Editor;
 use crate::errors::volume as code;
@@ -133,7 +133,11 @@ impl Open {
         self.knowledge().forget((self.id, number));
     }
 
-    fn examine(&self, file: &Found) -> Result<Known, i32> {
+    /// What is known of a file now, without a note of it: for a vnode that is not locked.
+    ///
+    /// # Errors
+    /// Those of [`Self::blob`].
+    pub fn examine(&self, file: &Found) -> Result<Known, i32> {
         let attr = file.node.attr();
         let about = file.about();
         let governor = file.governor();

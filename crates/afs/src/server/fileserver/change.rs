@@ -9,8 +9,9 @@ use crate::calls::fileserver::{ChangeReply, EntryReply, LinkReply, RenameReply, 
 use crate::dir::{Editor, Entry};
 use crate::errors::{errno, volume as code};
 use crate::server::access::{Caller, Granted, need};
+use crate::server::open::Open;
 use crate::server::vnode::{Found, kib};
-use crate::server::volume::{Open, Volume};
+use crate::server::volume::{Access, Volume};
 use crate::types::{FetchStatus, Fid, StoreStatus, Unique, Vnode, VnodeType};
 use crate::volume::{object, vnode};
 
@@ -59,7 +60,7 @@ impl FileServer {
     ) -> Outcome<EntryReply> {
         let volume = self.volume(directory.volume)?;
         let (reply, changed) = {
-            let open = volume.enter(true)?;
+            let open = volume.enter(Access::Change)?;
             let _locks = open.lock(&[directory.vnode]);
             let made = self.make(&open, caller, (directory, name), set, kind)?;
             let callback = self.promise(&volume, &open, made.fid, caller);
@@ -81,7 +82,7 @@ impl FileServer {
     ) -> Outcome<SymlinkReply> {
         let volume = self.volume(directory.volume)?;
         let reply = {
-            let open = volume.enter(true)?;
+            let open = volume.enter(Access::Change)?;
             let _locks = open.lock(&[directory.vnode]);
             if set.mode.is_some_and(|mode| mode & EXECUTE == 0) {
                 let (_, granted) = directory_to_change(&open, caller, directory, Rights::INSERT)?;
@@ -107,10 +108,14 @@ impl FileServer {
         check_name(name)?;
         let (directory, granted) = directory_to_change(open, caller, fid, Rights::INSERT)?;
         let before = has_room(open, &directory, name)?;
+        if look(open, (fid, name))?.is_some() {
+            return Err(errno::EEXIST);
+        }
         let size = if let Kind::Symlink(target) = &kind { target.len() as u64 } else { 0 };
         let is_directory = kind == Kind::Directory;
         let blocks = if is_directory { kib(crate::dir::PAGE_SIZE as u64) } else { kib(size) };
         open.charge(blocks, 1)?;
+        open.forget(fid.vnode);
         let fs = open.fs.by_afs_user(caller.user.id.0);
         let made = self.place(open, &fs, (&directory, name), caller, set, kind).inspect_err(|_| {
             // Without growth, no quota is in the way.
@@ -120,9 +125,13 @@ impl FileServer {
         let file = open.find(number, unique)?;
         let above = edited(open, &directory, |blob| blob.add(Entry { name, vnode: number, unique }))?;
         let granted_there = if is_directory { granted } else { Self::as_creator(granted) };
-        let status = open.status(&file, caller, granted_there)?;
+        // Its vnode is not locked, and no client knows it yet.
+        let status = open.present(number, &open.examine(&file)?, caller, granted_there);
         let directory = open.status(&above, caller, granted)?;
         recount(open, before, directory.length);
+        if set.is_durable {
+            open.fs.fsync(object(number)).map_err(|error| code_of(open, &error))?;
+        }
         Ok(Made { fid: Fid { volume: open.id, vnode: number, unique }, status, directory })
     }
 
@@ -144,7 +153,7 @@ impl FileServer {
         let new = NewFile {
             uid: owner.0.cast_unsigned(),
             gid: set.group.unwrap_or_else(|| directory.about().group).cast_unsigned(),
-            ..NewFile::new(kind.clone(), set.mode.unwrap_or(MODE) & 0o7777)
+            ..NewFile::new(kind.clone(), caller.mode(set.mode.unwrap_or(MODE)))
         };
         let time = set.modify_time.map(|time| Time { secs: time.0.into(), nanos: 0 });
         loop {
@@ -173,16 +182,17 @@ impl FileServer {
         }
         let volume = self.volume(directory.volume)?;
         let reply = {
-            let open = volume.enter(true)?;
+            let open = volume.enter(Access::Change)?;
             let _locks = open.lock(&[directory.vnode, existing.vnode]);
             let (above, granted) = directory_to_change(&open, caller, directory, Rights::INSERT)?;
             let file = open.find(existing.vnode, existing.unique)?;
             match file.kind {
-                VnodeType::Directory => return Err(errno::EISDIR),
-                _ if file.governor() != directory.vnode => return Err(errno::EXDEV),
-                VnodeType::File | VnodeType::Symlink => {}
+                VnodeType::Directory | VnodeType::Symlink => return Err(errno::EISDIR),
+                VnodeType::File if file.governor() != directory.vnode => return Err(errno::EXDEV),
+                VnodeType::File => {}
             }
             let before = has_room(&open, &above, name)?;
+            [directory, existing].iter().for_each(|fid| open.forget(fid.vnode));
             let fs = open.fs.by_afs_user(caller.user.id.0);
             let linked = fs.link(object(existing.vnode), object(directory.vnode), name);
             linked.map_err(|error| code_of(&open, &error))?;
@@ -210,8 +220,8 @@ impl FileServer {
         }
         let volume = self.volume(directory.volume)?;
         let (reply, changed) = {
-            let open = volume.enter(true)?;
-            let found = with_entry(&open, &[directory], (directory, name), |target| {
+            let open = volume.enter(Access::Change)?;
+            let found = with_entries(&open, [(directory, name)], |[target]| {
                 self.remove_locked(&open, caller, (directory, name), target, is_directory)
             });
             let (status, target) = found?;
@@ -238,6 +248,7 @@ impl FileServer {
             _ => {}
         }
         let (before, blocks) = (open.length(&above)?, kib(open.length(&target)?));
+        [fid.vnode, target.vnode].into_iter().for_each(|vnode| open.forget(vnode));
         let fs = open.fs.by_afs_user(caller.user.id.0);
         let dir = object(fid.vnode);
         let failed = |error: zpl::Error| code_of(open, &error);
@@ -249,8 +260,8 @@ impl FileServer {
             // If this fails, the file system frees the file when it is opened next.
             let _ = fs.reap(gone).map_err(failed);
             let _ = open.charge(-blocks, -1);
+            open.locks.forget(target.vnode);
         }
-        open.forget(target.vnode);
         let above = edited(open, &above, |blob| blob.remove(name))?;
         let status = open.status(&above, caller, granted)?;
         recount(open, before, status.length);
@@ -272,11 +283,9 @@ impl FileServer {
         }
         let volume: std::sync::Arc<Volume> = self.volume(old.volume)?;
         let (reply, changed) = {
-            let open = volume.enter(true)?;
-            let renamed = with_entry(&open, &[old, new], (old, old_name), |source| {
-                // The file that is replaced is not locked. It can lose its name in this directory
-                // alone.
-                let target = look(&open, (new, new_name))?;
+            let open = volume.enter(Access::Change)?;
+            let entries = [(old, old_name), (new, new_name)];
+            let renamed = with_entries(&open, entries, |[source, target]| {
                 self.rename_locked(&open, caller, (old, old_name, source), (new, new_name, target))
             });
             let (old_directory, new_directory, changed) = renamed?;
@@ -301,8 +310,11 @@ impl FileServer {
             return Err(errno::EINVAL);
         }
         let target = target.map(|target| open.find_any(target)).transpose()?;
-        if target.is_some() {
+        if let Some(target) = &target {
             need(granted_there.rights.has(Rights::DELETE))?;
+            if [source.vnode, old.vnode, new.vnode].contains(&target.vnode) {
+                return Err(errno::EINVAL);
+            }
         }
         // Names of a file that is linked must stay in one directory.
         let moves = old.vnode != new.vnode;
@@ -312,14 +324,14 @@ impl FileServer {
         let (before, before_there) = (open.length(&from)?, has_room(open, &to, new_name)?);
         let blocks = target.as_ref().map(|target| open.length(target)).transpose()?.map(kib);
         let fs = open.fs.by_afs_user(caller.user.id.0);
+        let involved = [old.vnode, new.vnode, source.vnode].into_iter();
+        involved.chain(target.as_ref().map(|target| target.vnode)).for_each(|vnode| open.forget(vnode));
         let names = ((object(old.vnode), old_name), (object(new.vnode), new_name));
         let gone = fs.rename(names.0, names.1, Rename::Replace).map_err(|error| code_of(open, &error))?;
         if let Some(gone) = gone {
             let _ = fs.reap(gone).map_err(|error| code_of(open, &error));
             let _ = open.charge(-blocks.unwrap_or(0), -1);
-        }
-        for file in target.iter().chain([&source]) {
-            open.forget(file.vnode);
+            target.iter().for_each(|target| open.locks.forget(target.vnode));
         }
         let entry = Entry { name: new_name, vnode: source.vnode, unique: source.unique };
         let enter = |blob: &mut Editor| match target {
@@ -388,20 +400,26 @@ fn look(open: &Open, (directory, name): (Fid, &[u8])) -> Outcome<Option<Vnode>> 
     }
 }
 
-/// Locks directories and the file that an entry names, and calls `then` with that file.
-fn with_entry<T>(
+/// Locks the directories of entries and the files that these name, and calls `then` with the files.
+fn with_entries<T, const N: usize>(
     open: &Open,
-    directories: &[Fid],
-    entry: (Fid, &[u8]),
-    then: impl Fn(Option<Vnode>) -> Outcome<T>,
+    entries: [(Fid, &[u8]); N],
+    then: impl Fn([Option<Vnode>; N]) -> Outcome<T>,
 ) -> Outcome<T> {
+    let look_all = || -> Outcome<[Option<Vnode>; N]> {
+        let mut found = [None; N];
+        for (found, entry) in found.iter_mut().zip(entries) {
+            *found = look(open, entry)?;
+        }
+        Ok(found)
+    };
     for _ in 0..LOOKUPS {
-        let found = look(open, entry)?;
-        let mut vnodes: Vec<Vnode> = directories.iter().map(|fid| fid.vnode).collect();
-        vnodes.extend(found);
+        let found = look_all()?;
+        let directories = entries.iter().map(|(directory, _)| directory.vnode);
+        let vnodes: Vec<Vnode> = directories.chain(found.into_iter().flatten()).collect();
         let _locks = open.lock(&vnodes);
-        // The entry may be another one since.
-        if look(open, entry)? == found {
+        // The entries may be others since.
+        if look_all()? == found {
             return then(found);
         }
     }

@@ -25,8 +25,9 @@ use rx::{Call as RxCall, Reply as RxReply, Request, Service};
 use zpl::Error as FileError;
 
 use super::access::Caller;
+use super::open::Open;
 use super::vnode::Found;
-use super::volume::{Open, Volume};
+use super::volume::Volume;
 use super::{Core, chain};
 use crate::calls::fileserver::{Call, Reply, TimeReply, capability};
 use crate::errors::{self, errno, rxgen, volume as code};
@@ -77,6 +78,7 @@ impl FileServer {
             Call::FetchData64 { fid, position, length } => {
                 self.fetch_data(call, caller, fid, (position, length), true)
             }
+            Call::FlushCps { .. } if !self.core.is_superuser(call.info()) => Err(errno::EPERM),
             other => {
                 let reply = self.answer(caller, other)?;
                 call.write(reply.encode()).map_err(|_| errors::rx::RX_USER_ABORT)
@@ -138,8 +140,8 @@ impl FileServer {
             // The peer has it from a file that no client asks for any more.
             Call::GetRootVolume {} => return Err(rxgen::RXGEN_OPCODE),
             Call::SetLock { fid, kind } => Reply::SetLock(self.set_lock(caller, fid, kind)?),
-            Call::ExtendLock { fid } => Reply::ExtendLock(self.extend_lock(caller, fid)?),
-            Call::ReleaseLock { fid } => Reply::ReleaseLock(self.release_lock(caller, fid)?),
+            Call::ExtendLock { fid } => Reply::ExtendLock(self.extend_lock(fid)?),
+            Call::ReleaseLock { fid } => Reply::ReleaseLock(self.release_lock(fid)?),
             Call::XStatsVersion {} => Reply::XStatsVersion(volume::STATISTICS_VERSION),
             Call::GetXStats { collection, .. } => Reply::GetXStats(self.statistics(collection)?),
             Call::FlushCps { users, addresses, .. } => {
@@ -156,7 +158,10 @@ impl FileServer {
     }
 
     fn volume(&self, id: VolumeId) -> Outcome<Arc<Volume>> {
-        self.core.table.get(id).ok_or(code::VNOVOL)
+        self.core.table.get(id).ok_or_else(|| match self.core.is_starting() {
+            true => errors::rx::RX_RESTARTING,
+            false => code::VNOVOL,
+        })
     }
 
     /// The promise for a file that the caller may cache from now on.
@@ -243,7 +248,8 @@ fn check_name(name: &[u8]) -> Outcome<()> {
     if name.len() > NAME_MAX {
         return Err(errno::ENAMETOOLONG);
     }
-    let bad = matches!(name, b"" | b"." | b"..") || name.contains(&b'/');
+    // Clients take names that end so for names of systems.
+    let bad = matches!(name, b"" | b"." | b"..") || name.contains(&b'/') || name.ends_with(b"@sys");
     if bad { Err(errno::EINVAL) } else { Ok(()) }
 }
 

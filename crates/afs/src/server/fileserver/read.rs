@@ -9,8 +9,9 @@ use crate::acl::Rights;
 use crate::calls::fileserver::{AclBytes, AclReply, BulkReply, StatusReply};
 use crate::errors::{self, errno, volume as code};
 use crate::server::access::{Caller, Granted, need};
+use crate::server::open::Open;
 use crate::server::vnode::Found;
-use crate::server::volume::{Open, Volume};
+use crate::server::volume::{Access, Volume};
 use crate::types::{CallBack, FetchStatus, Fid, VnodeType, VolSync};
 use crate::volume::object;
 use crate::wire::{List, Wire};
@@ -22,7 +23,7 @@ const WHOLE: u64 = 4 << 20;
 impl FileServer {
     pub(super) fn fetch_status(&self, caller: &Caller, fid: Fid) -> Outcome<StatusReply> {
         let volume = self.volume(fid.volume)?;
-        let open = volume.enter(false)?;
+        let open = volume.enter(Access::Read)?;
         let (status, callback) = self.status_of(&volume, &open, caller, fid)?;
         Ok(StatusReply { status, callback, sync: sync(&open) })
     }
@@ -112,19 +113,13 @@ impl FileServer {
         let (mut statuses, mut callbacks) = (Vec::with_capacity(fids.len()), Vec::with_capacity(fids.len()));
         let mut last = VolSync::default();
         for fid in fids {
-            let one = || {
-                let volume = self.volume(fid.volume)?;
-                let open = volume.enter(false)?;
-                let found = self.status_of(&volume, &open, caller, *fid)?;
-                Ok((found, sync(&open)))
-            };
-            let (status, callback) = match one() {
-                Ok((found, of_volume)) => {
-                    last = of_volume;
-                    found
-                }
-                Err(code) => failed(code)?,
-            };
+            // If the volume is the trouble, the whole call fails: a client would take the error of
+            // one file for good.
+            let volume = self.volume(fid.volume)?;
+            let open = volume.enter(Access::Read)?;
+            last = sync(&open);
+            let found = self.status_of(&volume, &open, caller, *fid);
+            let (status, callback) = found.or_else(&failed)?;
             statuses.push(status);
             callbacks.push(callback);
         }
@@ -135,7 +130,7 @@ impl FileServer {
 
     pub(super) fn fetch_acl(&self, caller: &Caller, fid: Fid) -> Outcome<AclReply> {
         let volume = self.volume(fid.volume)?;
-        let open = volume.enter(false)?;
+        let open = volume.enter(Access::Read)?;
         let (acl, status) = {
             let _lock = open.lock_shared(fid.vnode);
             let file = open.find(fid.vnode, fid.unique)?;
@@ -168,7 +163,7 @@ impl FileServer {
         let volume = self.volume(fid.volume)?;
         let mut parts = Vec::new();
         let (count, reply) = {
-            let open = volume.enter(false)?;
+            let open = volume.enter(Access::Read)?;
             let _lock = open.lock_shared(fid.vnode);
             let file = open.find(fid.vnode, fid.unique)?;
             let granted = caller.granted(&open.acl(&file)?);
@@ -205,7 +200,7 @@ impl FileServer {
         while sent < count {
             let n = (count - sent).min(PIECE as u64);
             let parts = {
-                let open = volume.enter(false)?;
+                let open = volume.enter(Access::Read)?;
                 let _lock = open.lock_shared(fid.vnode);
                 let file = open.find(fid.vnode, fid.unique)?;
                 read(&open, &file, from + sent, n)?
@@ -219,39 +214,34 @@ impl FileServer {
     }
 
     pub(super) fn set_lock(&self, caller: &Caller, fid: Fid, kind: i32) -> Outcome<VolSync> {
-        self.locked(caller, fid, kind, |open, kind| open.locks.set(fid.vnode, kind, Instant::now()))
-    }
-
-    pub(super) fn extend_lock(&self, caller: &Caller, fid: Fid) -> Outcome<VolSync> {
-        self.locked(caller, fid, crate::calls::fileserver::lock::READ, |open, _| {
-            open.locks.extend(fid.vnode, Instant::now())
+        self.locked(fid, |open, file| {
+            let granted = caller.granted(&open.acl(file)?);
+            let kind = caller.check_lock(&file.about(), granted, kind)?;
+            if open.is_read_only && kind == crate::server::locks::Kind::Write {
+                return Err(errno::EROFS);
+            }
+            open.locks.set(fid.vnode, kind, Instant::now())
         })
     }
 
-    pub(super) fn release_lock(&self, caller: &Caller, fid: Fid) -> Outcome<VolSync> {
-        self.locked(caller, fid, crate::calls::fileserver::lock::READ, |open, _| {
+    /// A client may keep and release what it has, whatever its rights are by now.
+    pub(super) fn extend_lock(&self, fid: Fid) -> Outcome<VolSync> {
+        self.locked(fid, |open, _| open.locks.extend(fid.vnode, Instant::now()))
+    }
+
+    pub(super) fn release_lock(&self, fid: Fid) -> Outcome<VolSync> {
+        self.locked(fid, |open, _| {
             open.locks.release(fid.vnode, Instant::now());
             Ok(())
         })
     }
 
-    fn locked(
-        &self,
-        caller: &Caller,
-        fid: Fid,
-        kind: i32,
-        change: impl FnOnce(&Open, crate::server::locks::Kind) -> Outcome<()>,
-    ) -> Outcome<VolSync> {
+    fn locked(&self, fid: Fid, change: impl FnOnce(&Open, &Found) -> Outcome<()>) -> Outcome<VolSync> {
         let volume = self.volume(fid.volume)?;
-        let open = volume.enter(false)?;
+        let open = volume.enter(Access::Read)?;
         let _lock = open.lock(&[fid.vnode]);
         let file = open.find(fid.vnode, fid.unique)?;
-        let granted = caller.granted(&open.acl(&file)?);
-        let kind = caller.check_lock(&file.about(), granted, kind)?;
-        if open.is_read_only && kind == crate::server::locks::Kind::Write {
-            return Err(errno::EROFS);
-        }
-        change(&open, kind)?;
+        change(&open, &file)?;
         Ok(sync(&open))
     }
 }

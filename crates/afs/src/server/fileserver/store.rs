@@ -7,15 +7,13 @@ use super::{FileServer, Outcome, PIECE, code_of, need_directory, sync};
 use crate::acl::AclText;
 use crate::calls::fileserver::{AclBytes, Call, ChangeReply};
 use crate::errors::{self, errno, rxgen};
-use crate::server::access::Caller;
+use crate::server::access::{Caller, SET_ID};
+use crate::server::open::Open;
 use crate::server::vnode::{Found, kib};
-use crate::server::volume::{Open, Volume};
+use crate::server::volume::{Access, Volume};
 use crate::types::{Fid, StoreStatus, Vnode, VnodeType};
 use crate::volume::object;
 use crate::wire::Wire;
-
-/// Set-user-id, which a store by others than administrators clears.
-const SET_USER_ID: u32 = 0o4000;
 
 /// A store, as far as it has come.
 struct Store<'a> {
@@ -23,9 +21,12 @@ struct Store<'a> {
     caller: &'a Caller,
     fid: Fid,
     set: &'a StoreStatus,
-    /// The version was raised, which happens once.
-    counted: bool,
+    /// A step has changed the file.
+    begun: bool,
 }
+
+/// Data for a place of a file.
+type Piece = (u64, Vec<u8>);
 
 impl FileServer {
     /// Serves a call with data.
@@ -43,16 +44,13 @@ impl FileServer {
         let size = end.map(|end| end.max(file_length)).filter(|size| i64::try_from(*size).is_ok());
         let size = size.ok_or(errno::EFBIG)?;
         let volume = self.volume(fid.volume)?;
-        let mut store = Store { volume: &volume, caller, fid, set: &set, counted: false };
+        let mut store = Store { volume: &volume, caller, fid, set: &set, begun: false };
+        let _storing = volume.store();
         store.begin(file_length, size)?;
-        let sent = store.receive(call, position, length);
-        // The prefix of a store that breaks off stays, with a new version.
-        let done = match sent {
-            Ok(()) => store.end(size),
-            Err(code) => {
-                let _ = store.end(0);
-                Err(code)
-            }
+        let done = match store.receive(call, position, length) {
+            Ok(last) => store.end(size, last),
+            // The prefix of a store that breaks off stays, with a new version.
+            Err(code) => store.give_up().and(Err(code)),
         };
         volume.callbacks.changed(&[(fid.vnode, fid.unique)], Some(&caller.host));
         call.write(done?.to_bytes()).map_err(|_| errors::rx::RX_USER_ABORT)
@@ -61,7 +59,7 @@ impl FileServer {
     pub(super) fn store_status(&self, caller: &Caller, fid: Fid, set: &StoreStatus) -> Outcome<ChangeReply> {
         let volume = self.volume(fid.volume)?;
         let reply = {
-            let open = volume.enter(true)?;
+            let open = volume.enter(Access::Change)?;
             let _locks = open.lock(&[fid.vnode]);
             let file = open.find(fid.vnode, fid.unique)?;
             let granted = caller.granted(&open.acl(&file)?);
@@ -85,7 +83,7 @@ impl FileServer {
         let parsed = AclText::parse(text.as_bytes()).map_err(|_| errno::EINVAL)?;
         // The rights come first: a stranger must not make the server ask the database.
         {
-            let open = volume.enter(true)?;
+            let open = volume.enter(Access::Change)?;
             let _lock = open.lock_shared(fid.vnode);
             let directory = open.find(fid.vnode, fid.unique)?;
             need_directory(&directory)?;
@@ -96,7 +94,7 @@ impl FileServer {
         let ids = self.core.protection.ids(&names)?;
         let acl = parsed.resolve(&ids).map_err(|_| errno::EINVAL)?;
         let reply = {
-            let open = volume.enter(true)?;
+            let open = volume.enter(Access::Change)?;
             let _locks = open.lock(&[fid.vnode]);
             let directory = open.find(fid.vnode, fid.unique)?;
             let granted = caller.granted(&open.acl(&directory)?);
@@ -126,18 +124,17 @@ impl Store<'_> {
         }
     }
 
-    /// A handle for the next step, of which the first raises the version.
-    fn files(&mut self, open: &Open) -> zpl::FileSystem {
+    /// A handle for a step. The last one raises the version, so that no client can take half of the
+    /// store for its result.
+    fn files(&self, open: &Open, is_last: bool) -> zpl::FileSystem {
+        open.forget(self.fid.vnode);
         let user = self.caller.user.id.0;
-        match std::mem::replace(&mut self.counted, true) {
-            true => open.fs.by_afs_user_again(user),
-            false => open.fs.by_afs_user(user),
-        }
+        if is_last { open.fs.by_afs_user(user) } else { open.fs.by_afs_user_again(user) }
     }
 
     /// Checks rights and quota, and cuts the file.
     fn begin(&mut self, file_length: u64, size: u64) -> Outcome<()> {
-        let open = self.volume.enter(true)?;
+        let open = self.volume.enter(Access::Change)?;
         let _locks = open.lock(&[self.fid.vnode]);
         let file = self.file(&open)?;
         let granted = self.caller.granted(&open.acl(&file)?);
@@ -146,59 +143,70 @@ impl Store<'_> {
         let more = kib(size) - kib(now);
         open.check_quota(more)?;
         if file_length < now {
-            let cut = self.files(&open).truncate(object(self.fid.vnode), file_length, false);
+            self.begun = true;
+            let cut = self.files(&open, false).truncate(object(self.fid.vnode), file_length, false);
             cut.map_err(|error| code_of(&open, &error))?;
-            open.forget(self.fid.vnode);
             open.charge_over(kib(file_length) - kib(now));
         }
         Ok(())
     }
 
-    /// Writes the data as they come.
-    fn receive(&mut self, call: &mut RxCall, position: u64, length: u64) -> Outcome<()> {
+    /// Writes the data as they come, up to the last piece.
+    fn receive(&mut self, call: &mut RxCall, position: u64, length: u64) -> Outcome<Option<Piece>> {
         let mut done = 0;
-        let mut piece = Vec::new();
+        let mut last: Option<Piece> = None;
         while done < length {
             let at = position + done;
             // Pieces end where blocks do.
             let n = (PIECE as u64 - at % PIECE as u64).min(length - done);
-            piece.resize(n as usize, 0);
-            call.read_exact(&mut piece).map_err(|_| errors::rx::RX_PROTOCOL_ERROR)?;
-            self.write(at, &piece)?;
+            let mut bytes = Vec::new();
+            if let Some((at, piece)) = last.take() {
+                self.begun = true;
+                self.write(at, &piece, false)?;
+                bytes = piece;
+            }
+            bytes.resize(n as usize, 0);
+            call.read_exact(&mut bytes).map_err(|_| errors::rx::RX_PROTOCOL_ERROR)?;
+            last = Some((at, bytes));
             done += n;
         }
         match call.read() {
-            Ok(rest) if rest.is_empty() => Ok(()),
+            Ok(rest) if rest.is_empty() => Ok(last),
             _ => Err(rxgen::RXGEN_SS_UNMARSHAL),
         }
     }
 
-    fn write(&mut self, at: u64, piece: &[u8]) -> Outcome<()> {
-        let open = self.volume.enter(true)?;
+    fn write(&self, at: u64, piece: &[u8], is_last: bool) -> Outcome<()> {
+        let open = self.volume.enter(Access::GoOn)?;
         let _locks = open.lock(&[self.fid.vnode]);
-        let file = self.file(&open)?;
-        let (now, end) = (file.node.attr().size, at + piece.len() as u64);
+        self.write_locked(&open, at, piece, is_last)
+    }
+
+    fn write_locked(&self, open: &Open, at: u64, piece: &[u8], is_last: bool) -> Outcome<()> {
+        let (now, end) = (self.file(open)?.node.attr().size, at + piece.len() as u64);
         let blocks = kib(now.max(end)) - kib(now);
         open.charge(blocks, 0)?;
-        open.forget(self.fid.vnode);
-        let written = self.files(&open).write(object(self.fid.vnode), at, piece, false);
+        let written = self.files(open, is_last).write(object(self.fid.vnode), at, piece, false);
         written.map_err(|error| {
             open.charge_over(-blocks);
-            code_of(&open, &error)
+            code_of(open, &error)
         })
     }
 
-    /// Extends the file to its size, and changes its status.
-    fn end(&mut self, size: u64) -> Outcome<ChangeReply> {
-        let open = self.volume.enter(true)?;
+    /// Writes the last piece, extends the file to its size, and changes its status.
+    fn end(&self, size: u64, last: Option<Piece>) -> Outcome<ChangeReply> {
+        let open = self.volume.enter(Access::GoOn)?;
         let _locks = open.lock(&[self.fid.vnode]);
+        if let Some((at, piece)) = &last {
+            self.write_locked(&open, *at, piece, true)?;
+        }
         let file = self.file(&open)?;
         let now = file.node.attr().size;
-        let failed = |error: zpl::Error| code_of(&open, &error);
-        if size > now || !self.counted {
+        if size > now || last.is_none() {
             open.charge(kib(size.max(now)) - kib(now), 0)?;
-            open.forget(self.fid.vnode);
-            self.files(&open).truncate(object(self.fid.vnode), size.max(now), false).map_err(failed)?;
+            let files = self.files(&open, last.is_none());
+            let sized = files.truncate(object(self.fid.vnode), size.max(now), false);
+            sized.map_err(|error| code_of(&open, &error))?;
         }
         change(&open, self.caller, &file, self.set, true)?;
         durable(&open, self.fid, self.set)?;
@@ -206,14 +214,26 @@ impl Store<'_> {
         let granted = self.caller.granted(&open.acl(&file)?);
         Ok(ChangeReply { status: open.status(&file, self.caller, granted)?, sync: sync(&open) })
     }
+
+    /// Raises the version of a file that was changed in part.
+    fn give_up(&self) -> Outcome<()> {
+        if !self.begun {
+            return Ok(());
+        }
+        let open = self.volume.enter(Access::GoOn)?;
+        let _locks = open.lock(&[self.fid.vnode]);
+        let now = self.file(&open)?.node.attr().size;
+        let files = self.files(&open, true);
+        files.truncate(object(self.fid.vnode), now, false).map_err(|error| code_of(&open, &error))
+    }
 }
 
 /// Changes a status as the client asks. `data`: after a store of data.
 fn change(open: &Open, caller: &Caller, file: &Found, set: &StoreStatus, data: bool) -> Outcome<()> {
-    let mut mode = set.mode.map(|mode| mode & 0o7777);
+    let mut mode = set.mode.map(|mode| caller.mode(mode));
     if mode.is_none() && (data || set.owner.is_some()) && !caller.is_administrator() {
-        let without = file.about().mode & !SET_USER_ID;
-        mode = Some(without).filter(|mode| *mode != file.about().mode);
+        let now = file.about().mode;
+        mode = Some(now & !SET_ID).filter(|mode| *mode != now);
     }
     let attributes = SetAttr {
         permissions: mode,

@@ -7,6 +7,7 @@ use crate::calls::fileserver::{Message, Name, StatisticsReply, VolumeStatusReply
 use crate::errors::errno;
 use crate::server::access::{Caller, need};
 use crate::server::chain;
+use crate::server::volume::Access;
 use crate::types::{Date, FetchVolumeStatus, StoreVolumeStatus, VolumeId, VolumeType};
 use crate::wire::{Flag, List};
 
@@ -31,8 +32,11 @@ fn narrow(value: u64) -> i32 {
 
 impl FileServer {
     pub(super) fn volume_status(&self, _caller: &Caller, id: VolumeId) -> Outcome<VolumeStatusReply> {
+        if id.0 == 0 {
+            return Err(errno::EINVAL);
+        }
         let volume = self.volume(id)?;
-        let open = volume.enter(false)?;
+        let open = volume.enter(Access::Read)?;
         let space = volume.partition.space().map_err(|error| {
             tracing::error!(volume = id.0, error = chain(&error), "the space of the partition can't be read");
             errno::EIO
@@ -69,7 +73,7 @@ impl FileServer {
     ) -> Outcome<()> {
         need(caller.is_administrator())?;
         let volume = self.volume(id)?;
-        let open = volume.enter(true)?;
+        let open = volume.enter(Access::Change)?;
         let quota = |value: i32| u32::try_from(value).map_err(|_| errno::EINVAL);
         if set.mask & StoreVolumeStatus::QUOTA != 0 {
             let quota = quota(set.quota)?;
@@ -79,7 +83,7 @@ impl FileServer {
             let quota = quota(set.min_quota)?;
             open.change_header(|stored| stored.header.min_quota = quota);
         }
-        open.flush().map_err(|error| {
+        open.flush().map(drop).map_err(|error| {
             tracing::error!(volume = id.0, error = chain(&error), "the quota can't be stored");
             errno::EIO
         })

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::make::{check_name, kind_of};
 use super::{Outcome, VolumeServer, failed};
-use crate::errors::{errno, volser, volume as code};
+use crate::errors::{errno, volume as code};
 use crate::server::header::Stored;
 use crate::server::now;
 use crate::server::store::{Found, Head};
@@ -12,9 +12,10 @@ use crate::server::volume::{Service as State, Volume};
 use crate::types::{VolumeId, VolumeType};
 use crate::volume_name::VolumeName;
 
-/// What a converted volume's uniques jump by. Files of its former read-write volume may be in the
-/// caches of clients.
-const UNIQUE_JUMP: u32 = 5000;
+/// What the uniques and versions of a converted volume jump by. Files of its former read-write
+/// volume may be in the caches of clients.
+const UNIQUE_JUMP: u32 = 1 << 16;
+const VERSION_JUMP: u32 = 1 << 16;
 
 /// The header of a clone that is made now.
 fn cloned(of: &Stored, id: VolumeId, kind: VolumeType, name: Vec<u8>) -> Stored {
@@ -51,29 +52,27 @@ impl VolumeServer {
         }
         let lease = self.lease(transaction, "Clone")?;
         let original = Arc::clone(&lease.volume);
-        if purge.0 != 0 && purge != id {
-            // It is replaced by a clone of another number.
-            self.purge(&original, purge)?;
-        }
         if purge == id {
             drop(lease);
             return self.reclone(transaction, id).map(|()| id);
         }
-        if self.core.transactions.has(id) {
-            return Err(volser::VOLSERVOLBUSY);
-        }
+        let _taken = self.core.transactions.take(id)?;
         let stored = self.cloneable(&original)?;
         let new = cloned(&stored, id, kind, name.to_vec());
         let found = Found::Snapshot { id, head: Head::of(original.id) };
         let volume = self.core.add(&original.partition, found).ok_or(code::VVOLEXISTS)?;
         volume.set_service(State::Offline);
-        let made = original.flush().and_then(|()| original.partition.clone_volume(original.id, &new, None));
+        let made = original.flush().and_then(|_| original.partition.clone_volume(original.id, &new, None));
         if let Err(error) = made {
             self.core.table.remove(id);
             return Err(failed(&original, &error));
         }
         self.note_clone(&original, &new)?;
         self.note_change(&lease);
+        if purge.0 != 0 {
+            // A clone of another number takes its place.
+            self.purge(&original, purge)?;
+        }
         Ok(id)
     }
 
@@ -100,7 +99,7 @@ impl VolumeServer {
             VolumeType::ReadOnly => stored.header.clone = clone.header.id,
             VolumeType::ReadWrite => {}
         });
-        open.flush().map_err(|error| failed(original, &error))
+        open.flush().map(drop).map_err(|error| failed(original, &error))
     }
 
     /// Whether a volume is a clone of the same group in the same partition.
@@ -121,9 +120,7 @@ impl VolumeServer {
     fn purge(&self, original: &Volume, purge: VolumeId) -> Outcome<()> {
         let Some(old) = self.core.table.get(purge) else { return Err(code::VNOVOL) };
         self.check_clone(original, &old)?;
-        if self.core.transactions.has(purge) {
-            return Err(volser::VOLSERVOLBUSY);
-        }
+        let _taken = self.core.transactions.take(purge)?;
         self.core.destroy(&old).map_err(|error| failed(&old, &error))
     }
 
@@ -132,9 +129,7 @@ impl VolumeServer {
         let original = Arc::clone(&lease.volume);
         let clone = self.core.table.get(id).ok_or(code::VNOVOL)?;
         self.check_clone(&original, &clone)?;
-        if self.core.transactions.has(id) {
-            return Err(volser::VOLSERVOLBUSY);
-        }
+        let _taken = self.core.transactions.take(id)?;
         let stored = self.cloneable(&original)?;
         let old = clone.open().map_err(|error| failed(&clone, &error))?.stored();
         let kind = old.header.kind;
@@ -144,7 +139,7 @@ impl VolumeServer {
         new.copy_date = old.copy_date;
         new.destroy_me = false;
         new.header.in_service = true;
-        let made = original.flush().and_then(|()| {
+        let made = original.flush().and_then(|_| {
             let old = clone.found();
             clone.exclusively(|| original.partition.clone_volume(original.id, &new, Some(old)))
         });
@@ -160,9 +155,7 @@ impl VolumeServer {
     /// Makes a read-write volume of a read-only one that has files of its own.
     pub(super) fn convert(&self, partition: i32, id: VolumeId) -> Outcome<()> {
         let volume = self.find(partition, id)?;
-        if self.core.transactions.has(id) {
-            return Err(volser::VOLSERVOLBUSY);
-        }
+        let _taken = self.core.transactions.take(id)?;
         let open = volume.open().map_err(|error| failed(&volume, &error))?;
         let mut stored = open.stored();
         drop(open);
@@ -179,6 +172,7 @@ impl VolumeServer {
         stored.header.kind = VolumeType::ReadWrite;
         stored.header.clone = id;
         stored.header.next_unique.0 = stored.header.next_unique.0.saturating_add(UNIQUE_JUMP);
+        stored.version_base = stored.version_base.wrapping_add(VERSION_JUMP);
         stored.header.creation_date = stored.header.creation_date.min(stored.copy_date);
         volume.set_service(State::Gone);
         let converted = volume.exclusively(|| match volume.found() {
@@ -194,7 +188,8 @@ impl VolumeServer {
         // Other clones of the file system have its former name.
         let (was, head) = (volume.head(), Head::of(parent));
         for clone in self.core.table.all() {
-            if clone.is_clone() && clone.head() == was {
+            let here = clone.partition.id == volume.partition.id;
+            if here && clone.is_clone() && clone.head() == was {
                 clone.set_found(Found::Snapshot { id: clone.id, head });
             }
         }

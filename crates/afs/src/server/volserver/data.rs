@@ -14,8 +14,9 @@ use crate::dump::Reader;
 use crate::errors::{self, errno, rxgen, volser};
 use crate::server::chain;
 use crate::server::header::Stored;
+use crate::server::open::Open;
 use crate::server::store::Found;
-use crate::server::volume::Open;
+use crate::server::volume::Service as State;
 use crate::server::{Error, VOLUME_SERVICE};
 use crate::types::{Date, Destination, Replica, RestoreCookie, VolumeId, VolumeType};
 use crate::volume::{DumpScope, dump, dump_size, restore, restored_header};
@@ -101,6 +102,8 @@ impl VolumeServer {
         let kind = super::make::kind_of(cookie.kind)?;
         let own = self.open(&lease)?.stored();
         let partition = &volume.partition;
+        // While the files are replaced, no call of a client waits for them.
+        volume.set_service(State::Offline);
         let mut incoming = Incoming { call, bytes: Vec::new(), at: 0 };
         let mut unsent = None;
         let restored = volume.exclusively(|| {
@@ -112,8 +115,7 @@ impl VolumeServer {
             }
             Ok(())
         });
-        volume.callbacks.volume_changed();
-        self.note_change(&lease);
+        self.note_new_contents(&lease);
         restored.map_err(|error| failed(volume, &error))?;
         if let Some(error) = unsent {
             tracing::error!(volume = id.0, error = chain(&error), "the dump can't be restored");
@@ -147,6 +149,7 @@ impl VolumeServer {
         // The flags stay as they are: `vos` sets them when all is done.
         let mut stored = Stored { header: restored_header(&header, &restored.volume), ..own.clone() };
         stored.header.in_service = own.header.in_service;
+        stored.used = stored.header.disk_used.into();
         stored.vnode_hints = [0; 2];
         stored.write(&fs)
     }

@@ -93,10 +93,13 @@ impl VolumeServer {
         if self.core.transactions.has(volume.id) {
             return Some(VolumeInfo { id: volume.id, status: code::VBUSY, ..VolumeInfo::default() });
         }
-        match volume.open() {
-            Ok(open) => {
-                let stored = open.stored();
-                let online = matches!(volume.state().0, State::Online | State::Busy);
+        match volume.peek() {
+            Ok(stored) => {
+                let usable = stored.header.in_service && stored.header.blessed && !stored.destroy_me;
+                let online = match volume.state() {
+                    State::Unknown => usable,
+                    state => matches!(state, State::Online | State::Busy),
+                };
                 (!several || !stored.destroy_me).then(|| info(volume, &stored, online))
             }
             Err(error) => {

@@ -64,6 +64,7 @@ impl VolumeServer {
             header,
             destroy_me: true,
             copy_date: today,
+            used: 2,
             crashes: partition.crashes(),
             ..Stored::default()
         };
@@ -89,15 +90,13 @@ impl VolumeServer {
         let lease = self.lease(transaction, "DeleteVolume")?;
         let destroyed = self.core.destroy(&lease.volume);
         destroyed.map_err(|error| failed(&lease.volume, &error))?;
-        self.core.transactions.update(transaction, |found| found.is_deleted = true);
+        self.core.transactions.deleted(transaction);
         Ok(())
     }
 
     pub(super) fn nuke(&self, partition: i32, id: VolumeId) -> Outcome<()> {
         let volume = self.find(partition, id)?;
-        if self.core.transactions.has(id) {
-            return Err(volser::VOLSERVOLBUSY);
-        }
+        let _taken = self.core.transactions.take(id)?;
         self.core.destroy(&volume).map_err(|error| failed(&volume, &error))
     }
 
@@ -112,13 +111,16 @@ impl VolumeServer {
         open.change_header(change);
         let after = open.stored();
         self.note_change(&lease);
+        if before.header.kind != after.header.kind {
+            self.note_new_contents(&lease);
+        }
         let partition = &lease.volume.partition;
         let stored = match lease.volume.found() {
             Found::Snapshot { head, id } => partition.set_clone_header(head, id, &after),
             Found::Dataset(id) if before.header.name != after.header.name => {
-                open.flush().and_then(|()| partition.show_name(id, &after))
+                open.flush().and_then(|_| partition.show_name(id, &after))
             }
-            Found::Dataset(_) => open.flush(),
+            Found::Dataset(_) => open.flush().map(drop),
         };
         stored.map_err(|error| failed(&lease.volume, &error))
     }
@@ -134,7 +136,7 @@ impl VolumeServer {
             Found::Dataset(id) if !is_incomplete(flags) => {
                 // The header must be on disk before the mark goes.
                 let open = self.open(&lease)?;
-                let done = open.flush().and_then(|()| lease.volume.partition.complete(id));
+                let done = open.flush().and_then(|_| lease.volume.partition.complete(id));
                 done.map_err(|error| failed(&lease.volume, &error))
             }
             _ => Ok(()),

@@ -22,11 +22,13 @@ mod make;
 pub mod transactions;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use rx::engine::Info;
 use rx::{Call as RxCall, Reply as RxReply, Request, Service};
 
-use super::volume::{Open, Service as State, Volume};
+use super::open::Open;
+use super::volume::{Service as State, Volume};
 use super::{Core, Error, chain};
 use crate::calls::volserver::{Call, Reply, attach, volume_flag};
 use crate::errors::{self, errno, rxgen, volser, volume as code};
@@ -36,6 +38,9 @@ use transactions::{Lease, Transaction};
 
 /// Longest arguments of a call without data.
 const ARGUMENTS: usize = 64 << 10;
+
+/// How long a superuser's program may leave a dump or restore alone.
+const PATIENCE: Duration = Duration::from_secs(3600);
 
 type Outcome<T> = Result<T, i32>;
 
@@ -66,6 +71,8 @@ impl VolumeServer {
         let decoded = Call::decode(number, &arguments).map_err(|_| rxgen::RXGEN_SS_UNMARSHAL)?;
         if !is_for_anyone(&decoded) {
             self.check_superuser(call.info(), name)?;
+            // Its program may wait for a tape, or for another server.
+            call.set_patience(PATIENCE);
         }
         match decoded {
             Call::Dump { transaction, since } => self.dump(call, transaction, since, false),
@@ -204,19 +211,24 @@ impl VolumeServer {
         let volume = self.find(partition, id)?;
         let transaction = self.core.transactions.begin(Arc::clone(&volume), flags)?;
         // A volume that can't be opened has no transaction, except one that deletes it.
-        let opened = volume.open();
-        if let Err(error) = &opened {
-            tracing::error!(volume = id.0, error = chain(&error), "the volume can't be opened");
-            if flags & (attach::CREATE | attach::OFFLINE) == 0 {
-                let _ = self.core.transactions.end(transaction.id);
-                return Err(code::VSALVAGE);
+        let state = match volume.open() {
+            Ok(open) => open.service(),
+            Err(error) => {
+                tracing::error!(volume = id.0, error = chain(&error), "the volume can't be opened");
+                if flags & (attach::CREATE | attach::OFFLINE) == 0 {
+                    let _ = self.core.transactions.end(transaction.id);
+                    return Err(code::VSALVAGE);
+                }
+                State::Offline
             }
-        }
-        if let Some(state) = state_in(flags) {
-            volume.set_service(state);
-            if state == State::Offline {
+        };
+        match state_in(flags) {
+            Some(State::Busy) if state == State::Online => volume.make_busy(),
+            Some(State::Offline) => {
+                volume.set_service(State::Offline);
                 volume.callbacks.volume_changed();
             }
+            _ => {}
         }
         Ok(transaction.id)
     }
@@ -226,16 +238,23 @@ impl VolumeServer {
         if ended.is_deleted {
             return Ok(0);
         }
-        if ended.has_changed {
+        let volume = &ended.volume;
+        let sync = || Ok(volume.partition.pool().sync()?);
+        let durable = match (ended.has_new_contents, ended.has_changed) {
             // The volume is opened anew when it is used: it may be of another type now.
-            let closed = ended.volume.exclusively(|| Ok(ended.volume.partition.pool().sync()?));
-            closed.map_err(|error| failed(&ended.volume, &error))?;
+            (true, _) => volume.exclusively(sync),
+            (false, true) => volume.flush().and_then(|reserved| {
+                sync()?;
+                reserved.iter().for_each(|open| open.reserved());
+                Ok(())
+            }),
+            (false, false) => Ok(()),
+        };
+        volume.set_service(State::Unknown);
+        if ended.has_new_contents {
+            volume.callbacks.volume_changed();
         }
-        ended.volume.set_service(State::Unknown);
-        if ended.has_changed {
-            ended.volume.callbacks.volume_changed();
-        }
-        Ok(0)
+        durable.map_err(|error| failed(volume, &error)).map(|()| 0)
     }
 
     /// The files of a transaction's volume.
@@ -243,9 +262,14 @@ impl VolumeServer {
         transaction.volume.open().map_err(|error| failed(&transaction.volume, &error))
     }
 
-    /// Notes that the volume of a transaction changed.
+    /// Notes that the header of a transaction's volume changed.
     fn note_change(&self, transaction: &Transaction) {
         self.core.transactions.update(transaction.id, |found| found.has_changed = true);
+    }
+
+    /// Notes that the volume of a transaction has other contents, or is of another kind.
+    fn note_new_contents(&self, transaction: &Transaction) {
+        self.core.transactions.update(transaction.id, |found| found.has_new_contents = true);
     }
 }
 

@@ -8,7 +8,7 @@
 //! # See
 //! OpenAFS: `src/volser/voltrans.c`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
@@ -40,6 +40,8 @@ pub struct Transaction {
     pub is_deleted: bool,
     /// The volume changed in it, so its end waits until that is on disk.
     pub has_changed: bool,
+    /// The volume has other contents, or is of another kind.
+    pub has_new_contents: bool,
     /// When it began.
     pub begun: Date,
     /// When it was last used.
@@ -54,8 +56,27 @@ pub struct Transaction {
 /// All transactions of a server.
 #[derive(Default)]
 pub struct Transactions {
-    all: Mutex<BTreeMap<i32, Transaction>>,
+    all: Mutex<All>,
     last: AtomicI32,
+}
+
+#[derive(Default)]
+struct All {
+    transactions: BTreeMap<i32, Transaction>,
+    /// The volumes that transactions or calls have.
+    taken: BTreeSet<VolumeId>,
+}
+
+/// A volume that a call has for itself without a transaction. Dropping it gives the volume back.
+pub struct Taken<'a> {
+    all: &'a Transactions,
+    volume: VolumeId,
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        self.all.all.lock().taken.remove(&self.volume);
+    }
 }
 
 /// A transaction in use by a call. Dropping it ends the use.
@@ -88,14 +109,13 @@ impl Transactions {
     /// # Errors
     /// VOLSERVOLBUSY: the volume has one, or there are too many.
     pub fn begin(&self, volume: Arc<Volume>, attach: i32) -> Result<Transaction, i32> {
-        let mut all = self.all.lock();
-        let taken = all.values().any(|other| other.volume.id == volume.id && !other.is_deleted);
-        if taken || all.len() >= MOST {
+        let all = &mut *self.all.lock();
+        if all.transactions.len() >= MOST || !all.taken.insert(volume.id) {
             return Err(volser::VOLSERVOLBUSY);
         }
         let id = loop {
             let id = self.last.fetch_add(1, Ordering::Relaxed).wrapping_add(1) & i32::MAX;
-            if id != 0 && !all.contains_key(&id) {
+            if id != 0 && !all.transactions.contains_key(&id) {
                 break id;
             }
         };
@@ -106,14 +126,35 @@ impl Transactions {
             flags: 0,
             is_deleted: false,
             has_changed: false,
+            has_new_contents: false,
             begun: now(),
             used: now(),
             last_call: "TransCreate",
             is_running: false,
             idle_since: Instant::now(),
         };
-        all.insert(id, transaction.clone());
+        all.transactions.insert(id, transaction.clone());
         Ok(transaction)
+    }
+
+    /// Takes a volume for a call without a transaction.
+    ///
+    /// # Errors
+    /// VOLSERVOLBUSY: a transaction or another call has it.
+    pub fn take(&self, volume: VolumeId) -> Result<Taken<'_>, i32> {
+        match self.all.lock().taken.insert(volume) {
+            true => Ok(Taken { all: self, volume }),
+            false => Err(volser::VOLSERVOLBUSY),
+        }
+    }
+
+    /// Notes that the volume of a transaction is deleted. Another one of its number may come.
+    pub fn deleted(&self, id: i32) {
+        let all = &mut *self.all.lock();
+        if let Some(transaction) = all.transactions.get_mut(&id) {
+            transaction.is_deleted = true;
+            all.taken.remove(&transaction.volume.id);
+        }
     }
 
     /// Uses a transaction for a call.
@@ -123,7 +164,8 @@ impl Transactions {
     /// * VOLSERVOLBUSY: another call uses it.
     pub fn lease(&self, id: i32, call: &'static str) -> Result<Lease<'_>, i32> {
         let mut all = self.all.lock();
-        let transaction = all.get_mut(&id).filter(|found| !found.is_deleted).ok_or(errno::ENOENT)?;
+        let transaction =
+            all.transactions.get_mut(&id).filter(|found| !found.is_deleted).ok_or(errno::ENOENT)?;
         if transaction.is_running {
             return Err(volser::VOLSERVOLBUSY);
         }
@@ -134,7 +176,7 @@ impl Transactions {
 
     /// Changes a transaction.
     pub fn update(&self, id: i32, change: impl FnOnce(&mut Transaction)) {
-        self.all.lock().get_mut(&id).map(change);
+        self.all.lock().transactions.get_mut(&id).map(change);
     }
 
     /// Ends a transaction.
@@ -143,34 +185,47 @@ impl Transactions {
     /// * ENOENT: there is none of this number.
     /// * VOLSERVOLBUSY: a call uses it.
     pub fn end(&self, id: i32) -> Result<Transaction, i32> {
-        let mut all = self.all.lock();
-        match all.get(&id) {
+        let all = &mut *self.all.lock();
+        match all.transactions.get(&id) {
             None => Err(errno::ENOENT),
             Some(found) if found.is_running => Err(volser::VOLSERVOLBUSY),
-            Some(_) => all.remove(&id).ok_or(errno::ENOENT),
+            Some(found) => {
+                if !found.is_deleted {
+                    all.taken.remove(&found.volume.id);
+                }
+                all.transactions.remove(&id).ok_or(errno::ENOENT)
+            }
         }
     }
 
-    /// Ends the transactions that no call uses, and returns their volumes.
-    pub fn expire(&self) -> Vec<Arc<Volume>> {
-        let mut all = self.all.lock();
+    /// The transactions that no call uses any more. While a lease is there, no other call has the
+    /// volume.
+    pub fn expired(&self) -> Vec<Lease<'_>> {
         let old = |found: &Transaction| !found.is_running && found.idle_since.elapsed() >= IDLE;
-        let expired: Vec<i32> = all.values().filter(|found| old(found)).map(|found| found.id).collect();
-        let ended = expired.iter().filter_map(|id| all.remove(id));
-        let ended: Vec<_> = ended.filter(|found| !found.is_deleted).collect();
-        for found in &ended {
+        let mut expired = Vec::new();
+        let mut all = self.all.lock();
+        for found in all.transactions.values_mut().filter(|found| old(found)) {
             tracing::warn!(transaction = found.id, volume = found.volume.id.0, "a transaction timed out");
+            found.is_running = true;
+            expired.push(Lease { all: self, transaction: found.clone() });
         }
-        ended.into_iter().map(|found| found.volume).collect()
+        expired
     }
 
-    /// Whether a volume is in a transaction.
+    /// Ends all transactions, when the server ends.
+    pub fn clear(&self) {
+        let all = &mut *self.all.lock();
+        all.transactions.clear();
+        all.taken.clear();
+    }
+
+    /// Whether a transaction or call has a volume.
     pub fn has(&self, volume: VolumeId) -> bool {
-        self.all.lock().values().any(|found| found.volume.id == volume && !found.is_deleted)
+        self.all.lock().taken.contains(&volume)
     }
 
     /// All transactions in the order of their numbers.
     pub fn all(&self) -> Vec<Transaction> {
-        self.all.lock().values().cloned().collect()
+        self.all.lock().transactions.values().cloned().collect()
     }
 }

@@ -75,16 +75,20 @@ fn stores() {
     let (read, reply) = client.fetch(file, 8, 92).unwrap();
     assert_eq!((&read[..5], reply.status.data_version.0), (&[data[8], data[9], b'a', b'b', b'c'][..], 3));
     assert_eq!(client.fetch(file, 100, 4900).unwrap().0, vec![0; 4900]);
-    // A store that breaks off leaves its beginning, with a new version.
+    // A store that breaks off in its first piece leaves the file alone. Later, the beginning stays,
+    // with a new version.
     let call = Call::StoreData64 {
         fid: file,
         status: StoreStatus::default(),
         position: 0,
-        length: 100,
+        length: 3 << 20,
         file_length: 5000,
     };
     assert!(client.raw(&call, b"only these").is_err());
+    assert_eq!(client.version(file), 3);
+    assert!(client.raw(&call, &[9; (1 << 20) + 10]).is_err());
     assert_eq!(client.version(file), 4);
+    assert_eq!(client.fetch(file, 0, 2 << 20).unwrap().0, vec![9; 1 << 20]);
     assert_eq!(client.store(file, u64::MAX - 5, b"abc", 0).err(), Some(unified(errno::EFBIG)));
     assert_eq!(client.fetch(file, -1, 5).err(), Some(unified(errno::EINVAL)));
     let dir = client.make_dir(root(VOLUME), "d").unwrap().fid;
@@ -131,6 +135,7 @@ fn errors() {
     assert_eq!(client.create(file, "x").err(), Some(unified(errno::ENOTDIR)));
     assert_eq!(client.create(top, "a/b").err(), Some(unified(errno::EINVAL)));
     assert_eq!(client.create(top, "").err(), Some(unified(errno::EINVAL)));
+    assert_eq!(client.create(top, "lib@sys").err(), Some(unified(errno::EINVAL)));
     assert_eq!(client.create(top, &"n".repeat(256)).err(), Some(unified(errno::ENAMETOOLONG)));
     client.create(top, &"n".repeat(255)).unwrap();
     assert_eq!(client.remove(top, "none").err(), Some(unified(errno::ENOENT)));
@@ -142,6 +147,12 @@ fn errors() {
     assert_eq!(link(dir, file), Some(unified(errno::EXDEV)));
     assert_eq!(link(top, dir), Some(unified(errno::EISDIR)));
     assert_eq!(link(top, file), None);
+    // The two names of a file.
+    let (old_name, new_name) = (name("l"), name("f"));
+    let rename = Call::Rename { old_directory: top, old_name, new_directory: top, new_name };
+    assert_eq!(client.call(rename).err(), Some(unified(errno::EINVAL)));
+    let blob = client.fetch(top, 0, 1 << 20).unwrap().0;
+    assert!(afs::dir::Directory::new(&blob).unwrap().lookup(b"l").is_some());
     let gone = Fid { unique: Unique(file.unique.0 + 1), ..file };
     assert_eq!(client.status(gone).err(), Some(code::VNOVNODE));
     assert_eq!(client.status(Fid { vnode: Vnode(0), ..file }).err(), Some(code::VNOVNODE));

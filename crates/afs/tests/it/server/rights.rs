@@ -110,7 +110,17 @@ fn owners() {
     assert_eq!(set(&alice, owner.clone()), Err(unified(errno::EPERM)));
     let mode = StoreStatus { mode: Some(0o4755), ..StoreStatus::default() };
     assert_eq!(set(&bob, mode), denied());
+    // Privileges don't come with a new file or a store either.
+    let status = StoreStatus { mode: Some(0o6755), ..StoreStatus::default() };
+    let call = Call::CreateFile { directory: dir, name: name("set-id"), status: status.clone() };
+    let Reply::CreateFile(reply) = alice.call(call).unwrap() else { panic!() };
+    assert_eq!(reply.status.mode, 0o755);
+    let flush = Call::FlushCps { users: Default::default(), addresses: Default::default(), spare: 0 };
+    assert_eq!(alice.call(flush).err(), Some(unified(errno::EPERM)));
     let admin = rig.client(Some("admin"));
+    admin.call(Call::StoreStatus { fid: reply.fid, status }).unwrap();
+    assert_eq!(admin.status(reply.fid).unwrap().status.mode, 0o6755);
+    assert_eq!(alice.store(reply.fid, 0, b"x", 1).unwrap().status.mode, 0o755);
     set(&admin, owner).unwrap();
     assert_eq!(admin.status(made.fid).unwrap().status.owner, BOB);
     // A mount point needs the right to administer.
