@@ -23,7 +23,11 @@ impl Error {
     /// Whether the reason is that something is in use.
     pub fn is_busy(&self) -> bool {
         match self.reason {
-            Reason::Busy | Reason::HeldOpen { .. } | Reason::InTheWay { .. } => true,
+            Reason::Busy
+            | Reason::HeldOpen { .. }
+            | Reason::InTheWay { .. }
+            | Reason::ServedOverAfs { .. }
+            | Reason::InTransaction { .. } => true,
             Reason::System { errno } => errno == rustix::io::Errno::BUSY.raw_os_error(),
             _ => false,
         }
@@ -43,6 +47,8 @@ impl Error {
             | Reason::Busy
             | Reason::HeldOpen { .. }
             | Reason::InTheWay { .. }
+            | Reason::ServedOverAfs { .. }
+            | Reason::InTransaction { .. }
             | Reason::DeviceOfPool { .. }
             | Reason::AlreadyMounted
             | Reason::NotMounted
@@ -222,6 +228,29 @@ pub enum Reason {
     AlreadyAttached {
         /// The device's name.
         at: String,
+    },
+    /// The AFS server can't serve.
+    Afs {
+        /// Why, with the file or address, and what to do.
+        what: String,
+    },
+    /// The dataset is no partition of the AFS server.
+    NotAfs,
+    /// The AFS server has it.
+    ServedOverAfs {
+        /// The file system of the partition.
+        partition: String,
+        /// The volume that it is, or has; `None` for a partition, or what has one.
+        volume: Option<u32>,
+    },
+    /// A transaction of an administrator's program has a volume of AFS.
+    InTransaction {
+        /// The volume.
+        volume: u32,
+        /// The number of the transaction.
+        transaction: i32,
+        /// The last call in it.
+        call: String,
     },
     /// A program that the daemon runs failed.
     Program {

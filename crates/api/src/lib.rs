@@ -40,6 +40,7 @@
 //! * Mount rules: see `mount_rules`.
 
 pub mod accounts;
+mod afs;
 mod budget;
 mod caller;
 mod change;
@@ -65,6 +66,10 @@ pub mod streams;
 #[cfg(test)]
 mod tests;
 
+pub use afs::{
+    AFS_PAGE, AfsClient, AfsDisable, AfsEnable, AfsLock, AfsPartition, AfsQuery, AfsServer, AfsStatus,
+    AfsTransaction, AfsVolume,
+};
 pub use budget::{ANSWER_MAX, Budget, Share, TIME_OF_OTHERS};
 pub use caller::{Caller, Peer};
 pub use change::{

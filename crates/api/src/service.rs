@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::ops::Deref;
 
 use super::{
-    AttachRequest, Caller, Changed, CreatePool, DatasetChange, DatasetList, DatasetQuery, DetachRequest,
+    AfsClient, AfsDisable, AfsEnable, AfsLock, AfsPartition, AfsQuery, AfsStatus, AfsVolume, AttachRequest, Caller, Changed, CreatePool, DatasetChange, DatasetList, DatasetQuery, DetachRequest,
     DiffPart, DiffRequest, Error, EventPage, EventQuery, ExportList, ExportRequest, Found, Granted,
     HistoryPage, Hold, ImportOutcome, ImportRequest, InjectRequest, Injected, Kstat, LoadKeyRequest,
     LogStats, Mount, MountProgress, MountReport, MountRequest, ObjectPath, OfferRequest, Offered, Pool,
@@ -417,6 +417,42 @@ methods! {
     /// * [`Reason::HeldOpen`]: the device is in use.
     /// * [`Reason::Program`], [`Reason::System`]: the device can't be flushed or released.
     detach(request: DetachRequest => &DetachRequest) -> ();
+    /// Serves a file system as a partition of the AFS server, which starts with the first one.
+    /// Returns the partition.
+    ///
+    /// The options are stored with the file system, so that its import serves it again.
+    ///
+    /// # Errors
+    /// * [`Reason::BadValue`]: an option has no such value, the server runs with other options, or
+    ///   the partition's letters are taken.
+    /// * [`Reason::BadType`]: the dataset is not a file system.
+    /// * [`Reason::HeldOpen`]: the file system, or one below it, is mounted.
+    /// * [`Reason::Refused`]: the file system can't be created.
+    /// * [`Reason::Afs`]: the cell's configuration or an address can't be used.
+    /// * [`Reason::NotSupported`]: there is no daemon.
+    afs_enable(request: AfsEnable => &AfsEnable) -> AfsPartition;
+    /// Serves a partition no more, and forgets that it was one. Its volumes stay.
+    ///
+    /// # Errors
+    /// * [`Reason::NotAfs`]: it is no partition.
+    /// * [`Reason::InTransaction`]: a transaction has one of its volumes.
+    /// * [`Reason::Busy`]: a call does not release a volume.
+    afs_disable(request: AfsDisable => &AfsDisable) -> ();
+    /// The AFS server and its partitions.
+    afs_status() -> AfsStatus;
+    /// Volumes and clones in the order of their numbers, at most [`AFS_PAGE`](crate::AFS_PAGE).
+    ///
+    /// # Errors
+    /// * [`Reason::BadValue`]: this is no partition.
+    afs_volumes(query: AfsQuery => &AfsQuery) -> Vec<AfsVolume>;
+    /// Clients in the order of their numbers, at most [`AFS_PAGE`](crate::AFS_PAGE).
+    afs_clients(query: AfsQuery => &AfsQuery) -> Vec<AfsClient>;
+    /// The locks of clients, by volumes and vnodes. A reply ends after the volume with which it has
+    /// [`AFS_PAGE`](crate::AFS_PAGE).
+    ///
+    /// # Errors
+    /// * [`Reason::BadValue`]: this is no partition.
+    afs_locks(query: AfsQuery => &AfsQuery) -> Vec<AfsLock>;
 }
 
 /// Requests of this process to its own service, without a connection.

@@ -16,6 +16,7 @@
 //! * Sockets, processes and mounts: they are the server's.
 //! * Commands that OpenZFS has and this release lacks: each reports that.
 
+pub mod afs;
 pub mod arc_summary;
 pub mod arcstat;
 pub mod completion;

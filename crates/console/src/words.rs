@@ -41,6 +41,11 @@ pub fn reason(reason: &Reason, clock: &Clock) -> String {
             let by = by.as_ref().map(|by| format!("; it was in use by {by}")).unwrap_or_default();
             format!("{at} can't be made again ({}){by}", errno(*number))
         }
+        Reason::ServedOverAfs { partition, volume } => served_over_afs(partition, *volume),
+        Reason::InTransaction { volume, transaction, call } => format!(
+            "AFS volume {volume} is in transaction {transaction} ({call}); wait for its end, or end it \
+             with 'vos endtrans -server HOST -transaction {transaction}'"
+        ),
         Reason::AlreadyAttached { at } => format!("already attached, as {at}"),
         Reason::MountpointNotMade { errno: number } => {
             format!("failed to create mountpoint: {}", errno(*number))
@@ -64,12 +69,24 @@ pub fn reason(reason: &Reason, clock: &Clock) -> String {
         }
         Reason::BadRequest { what }
         | Reason::Daemon { what }
+        | Reason::Afs { what }
         | Reason::Program { what }
         | Reason::NotInEffect { what, .. } => what.clone(),
         Reason::Stream { what, .. } => format!("invalid backup stream: {what}"),
         Reason::Kept { reason } => self::reason(reason, clock),
         Reason::NotSupported { what } => format!("{what} is not in this release"),
         one_text => fixed(one_text).map_or_else(|| format!("{one_text:?}"), str::to_owned),
+    }
+}
+
+/// The text for what the AFS server has. It leads to what can be done meanwhile.
+fn served_over_afs(partition: &str, volume: Option<u32>) -> String {
+    match volume {
+        Some(volume) => format!(
+            "AFS serves it as volume {volume}; use 'vos' to change it, or read a snapshot of it with \
+             'poolhouse ls' and 'poolhouse cp'; 'poolhouse afs disable {partition}' ends the service"
+        ),
+        None => format!("AFS serves '{partition}'; use 'poolhouse afs disable {partition}' first"),
     }
 }
 
@@ -122,6 +139,7 @@ fn fixed(reason: &Reason) -> Option<&'static str> {
         Reason::NotMounted => "not currently mounted",
         Reason::NotOffered => "not exported",
         Reason::NotAttached => "not attached",
+        Reason::NotAfs => "not a partition of AFS; 'poolhouse afs status' lists them",
         Reason::MountpointNotEmpty => "directory is not empty",
         Reason::NobodyElse => "allow_other takes the line 'user_allow_other' in /etc/fuse.conf",
         Reason::NotAMountpoint => "not a mountpoint",

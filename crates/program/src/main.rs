@@ -29,6 +29,7 @@ usage: poolhouse COMMAND [ARGUMENT ...]
     send              send a snapshot of a pool that is not imported, also a damaged one
     stream            verify or list stored send streams, with no pool
     export, unexport  offer volumes over NBD at an address, or no longer; exports lists what is offered and used
+    afs               serve file systems as partitions of an AFS file server
     attach, detach    make a volume a block device, /dev/zvol/POOL/VOLUME, or take that away
     man               write the manual pages below a folder
     bench             measure how long thousands of file systems take to mount
@@ -44,7 +45,7 @@ poolhouse help COMMAND says more.
 ";
 
 /// The commands that `USAGE` lists.
-const COMMANDS: &str = "zpool zfs zdb zstream zinject ls cp send stream export unexport exports attach detach man bench serve get set \
+const COMMANDS: &str = "zpool zfs zdb zstream zinject ls cp send stream export unexport exports afs attach detach man bench serve get set \
                         arcstat arc_summary metrics doctor completion";
 
 fn main() -> ExitCode {
@@ -119,7 +120,7 @@ fn err() -> Out {
 
 fn run(command: &str, words: &[String], mut out: Out, mut err: Out) -> i32 {
     let code = match command {
-        "zpool" | "zfs" | "export" | "unexport" | "exports" | "attach" | "detach" => {
+        "zpool" | "zfs" | "afs" | "export" | "unexport" | "exports" | "attach" | "detach" => {
             return openzfs(command, words, out, err);
         }
         "zdb" => return zdb::run(words, &mut out, &mut err, &Clock::system()),
@@ -221,6 +222,7 @@ fn openzfs(command: &str, words: &[String], out: Out, err: Out) -> i32 {
     let code = match command {
         "zpool" => zpool::run(&mut cx, words),
         "zfs" => zfs::run(&mut cx, words),
+        "afs" => cli::afs::run(&mut cx, words),
         _ => cli::exports::run(&mut cx, command, words),
     };
     // `ZFS_ABORT` makes a finished command dump core, for debuggers of its memory.

@@ -13,12 +13,14 @@
 //! | [`commands`] | what requests change: pools, vdevs, datasets |
 //! | [`pools`] | the imported pools |
 //! | [`mounts`] | their mounts, planned by properties ([`mount_rules`]) and made in parallel |
+//! | `afs` | the AFS server, and partitions of pools |
 //! | [`volumes`] | volumes over NBD, and as block devices of this machine |
 //! | [`view`] | what a pool looks like |
 //! | `events` | events, and the user's programs at them (`events::zedlets`) |
 //! | [`telemetry`] | kstats, tunables, metrics, the tree of files, the log |
 //! | `replies` | the reply for each failure of the engine |
 
+mod afs;
 pub mod commands;
 pub mod control;
 pub(crate) mod query;

@@ -29,12 +29,14 @@ mod mounting;
 mod progress;
 mod receiving;
 mod requests;
+mod serving;
 pub(crate) mod table;
 mod unmounting;
 
 pub use imported::Imported;
 pub use table::PoolTable;
 
+use crate::afs::Afs;
 use crate::commands::pool::cachefile::Memory;
 use crate::commands::pool::{inject, leave};
 use crate::control::files::visits::Visits;
@@ -66,6 +68,8 @@ pub struct Pools {
     pub(crate) tunables: Tunables,
     pub(crate) doors: Doors,
     pub(crate) attachments: Attachments,
+    /// The AFS server and its partitions.
+    pub(crate) afs: Afs,
     /// Commands that use files of the pools without a mount.
     pub(crate) visits: Arc<Visits>,
     /// The notification of `sync(2)`.

@@ -17,7 +17,7 @@ use crate::temporary_snapshots::Leases;
 use crate::view;
 use api::run_dir::RunDir;
 use api::{
-    AttachRequest, Budget, Caller, Changed, CreatePool, DatasetChange, DatasetList, DatasetQuery,
+    AfsClient, AfsDisable, AfsEnable, AfsLock, AfsPartition, AfsQuery, AfsStatus, AfsVolume, AttachRequest, Budget, Caller, Changed, CreatePool, DatasetChange, DatasetList, DatasetQuery,
     DetachRequest, DiffPart, DiffRequest, Error, EventPage, EventQuery, ExportList, ExportRequest, Found,
     Granted, HistoryPage, Hold, ImportOutcome, ImportRequest, InProcess, InjectRequest, Injected, Kstat,
     LoadKeyRequest, LogStats, Mount, MountProgress, MountReport, MountRequest, ObjectPath, OfferRequest,
@@ -233,6 +233,9 @@ impl Service for LocalService {
         let outcome = pool::import::import(caller, &self.pools, &how, request)?;
         self.pools.attachments.devices_after(self.pools.table(), &outcome.name);
         if let Ok(imported) = self.pools.table().pool(&outcome.name) {
+            self.pools.afs.adopt(&imported);
+        }
+        if let Ok(imported) = self.pools.table().pool(&outcome.name) {
             self.events.ask(&imported, Context::Import);
             self.events.post(&imported, "config_sync", Context::None);
             self.events.post(&imported, "pool_import", Context::None);
@@ -301,6 +304,9 @@ impl Service for LocalService {
     fn load_key(&self, caller: &Caller, request: &LoadKeyRequest) -> Result<(), Error> {
         self.pools.load_key(caller, request)?;
         self.pools.attachments.devices_after(self.pools.table(), &request.dataset);
+        if let Ok(imported) = self.pools.table().pool_of(&request.dataset) {
+            self.pools.afs.adopt(&imported);
+        }
         Ok(())
     }
 
@@ -411,6 +417,32 @@ impl Service for LocalService {
 
     fn detach(&self, caller: &Caller, request: &DetachRequest) -> Result<(), Error> {
         self.pools.attachments.detach(caller, self.pools.table(), &request.dataset, request.force)
+    }
+
+    fn afs_enable(&self, caller: &Caller, request: &AfsEnable) -> Result<AfsPartition, Error> {
+        caller.must_own(&request.dataset)?;
+        self.pools.afs_enable(caller, request)
+    }
+
+    fn afs_disable(&self, caller: &Caller, request: &AfsDisable) -> Result<(), Error> {
+        let imported = self.pools.table().pool_of(&request.dataset)?;
+        self.pools.afs.disable(caller, &imported, request)
+    }
+
+    fn afs_status(&self, _: &Caller) -> Result<AfsStatus, Error> {
+        Ok(self.pools.afs.status())
+    }
+
+    fn afs_volumes(&self, _: &Caller, query: &AfsQuery) -> Result<Vec<AfsVolume>, Error> {
+        self.pools.afs.volumes(query)
+    }
+
+    fn afs_clients(&self, _: &Caller, query: &AfsQuery) -> Result<Vec<AfsClient>, Error> {
+        Ok(self.pools.afs.clients(query))
+    }
+
+    fn afs_locks(&self, _: &Caller, query: &AfsQuery) -> Result<Vec<AfsLock>, Error> {
+        self.pools.afs.locks(query)
     }
 }
 

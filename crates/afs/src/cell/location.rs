@@ -345,7 +345,11 @@ impl Registration {
         Self::start_with(databases, uuid, move || addresses.choose())
     }
 
-    pub(super) fn start_with(
+    /// Registers the server with the addresses that `choose` has at the time.
+    ///
+    /// # Errors
+    /// The system can't start a thread.
+    pub fn start_with(
         databases: Databases,
         uuid: Uuid,
         choose: impl Fn() -> io::Result<Vec<Ipv4Addr>> + Send + 'static,

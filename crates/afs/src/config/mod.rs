@@ -24,7 +24,7 @@ mod users;
 
 pub use cells::{Cell, CellHost, CellServDb, MAX_HOSTS, this_cell};
 pub use net::{NetInfo, NetRestrict};
-pub use users::UserList;
+pub use users::{Superusers, UserList};
 
 /// The lines of a file with their numbers, which begin at 1.
 fn lines(file: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {

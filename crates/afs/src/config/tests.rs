@@ -116,6 +116,24 @@ fn superusers_are_listed() {
     }
 }
 
+/// Goal: a UserList that appears, changes and disappears takes effect.
+#[test]
+fn superusers_follow_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("UserList");
+    let users = Superusers::of_file(&path).unwrap();
+    assert_eq!((users.has(b"joe"), users.now()), (false, UserList::default()));
+    std::fs::write(&path, "joe\n").unwrap();
+    users.check_now();
+    assert!(users.has(b"joe"));
+    std::fs::remove_file(&path).unwrap();
+    users.check_now();
+    assert!(!users.has(b"joe"));
+    std::fs::create_dir(&path).unwrap();
+    assert!(Superusers::of_file(&path).is_err());
+    assert!(Superusers::fixed(UserList::parse(b"ann")).has(b"ann"));
+}
+
 proptest! {
     /// Goal: no file makes a parser panic.
     #[test]

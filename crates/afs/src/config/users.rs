@@ -1,5 +1,11 @@
 //! UserList: who is a superuser of a server.
 
+use std::io;
+use std::path::PathBuf;
+use std::time::{Duration, Instant, SystemTime};
+
+use parking_lot::Mutex;
+
 use super::{lines, word};
 
 /// Longest name of a line in bytes.
@@ -42,6 +48,89 @@ impl UserList {
     /// The names of the superusers.
     pub fn names(&self) -> impl ExactSizeIterator<Item = &[u8]> {
         self.names.iter().map(Vec::as_slice)
+    }
+}
+
+/// How often the file's date is checked.
+const CHECK: Duration = Duration::from_secs(1);
+
+/// The superusers of a server as the file lists them now.
+///
+/// The file is read again when its date has changed, at most once a second. Without the file, there
+/// are none.
+#[derive(Debug, Default)]
+pub struct Superusers {
+    path: Option<PathBuf>,
+    known: Mutex<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    list: UserList,
+    date: Option<SystemTime>,
+    checked: Option<Instant>,
+}
+
+impl Superusers {
+    /// The superusers of a file, which need not exist.
+    ///
+    /// # Errors
+    /// The file is there and can't be read.
+    pub fn of_file(path: impl Into<PathBuf>) -> io::Result<Self> {
+        let users = Self { path: Some(path.into()), known: Mutex::default() };
+        users.read(&mut users.known.lock())?;
+        Ok(users)
+    }
+
+    /// Superusers that don't change.
+    pub fn fixed(list: UserList) -> Self {
+        Self { path: None, known: Mutex::new(Known { list, ..Known::default() }) }
+    }
+
+    fn read(&self, known: &mut Known) -> io::Result<()> {
+        let Some(path) = &self.path else { return Ok(()) };
+        known.checked = Some(Instant::now());
+        let date = match std::fs::metadata(path).and_then(|about| about.modified()) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            found => Some(found?),
+        };
+        if date == known.date {
+            return Ok(());
+        }
+        let bytes = if date.is_some() { std::fs::read(path)? } else { Vec::new() };
+        known.list = UserList::parse(&bytes);
+        known.date = date;
+        if let Some(line) = known.list.wrong_line {
+            let path = path.display();
+            tracing::warn!(%path, line, "this line is no superuser; it and those after it are ignored");
+        }
+        Ok(())
+    }
+
+    /// The list as it is now. If the file can't be read any more, the list that was in it.
+    pub fn now(&self) -> UserList {
+        self.up_to_date().list.clone()
+    }
+
+    /// Whether this user is a superuser. See [`UserList::has`].
+    pub fn has(&self, name: &[u8]) -> bool {
+        self.up_to_date().list.has(name)
+    }
+
+    fn up_to_date(&self) -> parking_lot::MutexGuard<'_, Known> {
+        let mut known = self.known.lock();
+        if known.checked.is_none_or(|at| at.elapsed() >= CHECK)
+            && let Err(error) = self.read(&mut known)
+        {
+            tracing::warn!(%error, "UserList can't be read again; the superusers known are used");
+        }
+        known
+    }
+
+    /// Has the next question look at the file.
+    #[cfg(test)]
+    pub(super) fn check_now(&self) {
+        self.known.lock().checked = None;
     }
 }
 

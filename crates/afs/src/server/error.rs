@@ -36,6 +36,19 @@ pub enum Error {
         /// The volume.
         volume: VolumeId,
     },
+    /// A transaction of an administrator's program has a volume.
+    #[error(
+        "volume {volume} is in transaction {transaction} ({call}); wait for its end, or end it with \
+         `vos endtrans -server HOST -transaction {transaction}`"
+    )]
+    InTransaction {
+        /// The volume.
+        volume: VolumeId,
+        /// The number of the transaction.
+        transaction: i32,
+        /// The last call in it.
+        call: &'static str,
+    },
     /// The endpoint of a service can't be bound, or the key file can't be read.
     #[error(transparent)]
     Rx(#[from] rx::Error),

@@ -354,6 +354,20 @@ impl Hosts {
         self.count.load(Ordering::Relaxed)
     }
 
+    /// The hosts with an address, by their numbers.
+    pub fn all(&self) -> Vec<Arc<Host>> {
+        let mut all: Vec<Arc<Host>> = Vec::new();
+        self.by_peer.iter().for_each(|shard| all.extend(shard.read().values().cloned()));
+        all.sort_unstable_by_key(|host| host.number);
+        all
+    }
+
+    /// How long ago a host made its last call.
+    pub fn idle(&self, host: &Host) -> Duration {
+        let now = self.seconds(Instant::now());
+        Duration::from_secs(now.saturating_sub(host.called.load(Ordering::Relaxed)).into())
+    }
+
     /// How many threads talk to hosts, or wait for that.
     #[cfg(test)]
     pub(super) fn talks(&self) -> usize {

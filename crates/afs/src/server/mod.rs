@@ -53,7 +53,7 @@ use rx::security::rxkad::{self, Keys, SUPERUSER};
 use rx::security::{Class, Level, Null};
 
 use crate::cell::protection::Protection;
-use crate::config::UserList;
+use crate::config::Superusers;
 use crate::partition::PartitionId;
 use crate::types::{Date, PrincipalId};
 use crate::wire::Uuid;
@@ -64,7 +64,7 @@ use fileserver::FileServer;
 use hosts::Hosts;
 use store::{Found, Partition};
 use volserver::VolumeServer;
-use volserver::transactions::Transactions;
+use volserver::transactions::{Transaction, Transactions};
 use volume::{Table, Volume};
 
 /// The service of the file server (RXAFS).
@@ -96,7 +96,7 @@ pub struct Options {
     /// The name of the cell.
     pub cell: String,
     /// Who may call the volume server, beside the cell's own key.
-    pub superusers: UserList,
+    pub superusers: Superusers,
     /// The number by which the cell knows the server.
     pub uuid: Uuid,
     /// Bounds of the table of clients.
@@ -116,7 +116,7 @@ impl Options {
             workers: 16,
             keys,
             cell,
-            superusers: UserList::default(),
+            superusers: Superusers::default(),
             uuid,
             hosts: hosts::Options::default(),
             promises: callbacks::Limits::default(),
@@ -141,7 +141,7 @@ pub struct Core {
     shared: Arc<volume::Shared>,
     cell: String,
     keys: Arc<Keys>,
-    superusers: UserList,
+    superusers: Superusers,
     callers: Callers,
     /// Partitions whose volumes are being found.
     loading: AtomicUsize,
@@ -336,6 +336,32 @@ impl Core {
         }
         closed.and_then(|()| partition.end())
     }
+
+    /// Refuses while a transaction has a volume of a partition.
+    fn check_transactions(&self, partition: PartitionId) -> Result<()> {
+        let of_it = |found: &Transaction| found.volume.partition.id == partition && !found.is_deleted;
+        match self.transactions.all().into_iter().find(of_it) {
+            None => Ok(()),
+            Some(found) => Err(Error::InTransaction {
+                volume: found.volume.id,
+                transaction: found.id,
+                call: found.last_call,
+            }),
+        }
+    }
+
+    /// Serves the volumes of a partition again that [`Self::close`] could not close, or has closed.
+    fn reopen(&self, partition: &Arc<Partition>) {
+        let here = self.table.all().into_iter().filter(|volume| volume.partition.id == partition.id);
+        here.for_each(|volume| volume.set_service(volume::Service::Unknown));
+        match partition.contents() {
+            Ok(contents) => contents.volumes.into_iter().for_each(|found| drop(self.add(partition, found))),
+            Err(error) => {
+                let error = chain(&error);
+                tracing::error!(partition = %partition.id, error, "its volumes are not served again");
+            }
+        }
+    }
 }
 
 /// A running server. Dropping it closes all volumes.
@@ -407,13 +433,8 @@ impl Server {
     /// * [`Error::Exists`]: the server has a partition of this number.
     /// * [`Error::Pool`]: the partition can't be read.
     pub fn add(&self, partition: Arc<Partition>) -> Result<()> {
-        {
-            let mut partitions = self.core.partitions.write();
-            if partitions.iter().any(|other| other.id == partition.id) {
-                return Err(Error::Exists { partition: partition.id });
-            }
-            partitions.push(Arc::clone(&partition));
-            partitions.sort_unstable_by_key(|partition| partition.id);
+        if !self.list(&partition) {
+            return Err(Error::Exists { partition: partition.id });
         }
         self.core.loading.fetch_add(1, Ordering::AcqRel);
         let loaded = self.core.load(&partition);
@@ -421,16 +442,58 @@ impl Server {
         loaded.inspect_err(|_| self.forget(partition.id))
     }
 
-    /// Serves a partition no more. Its volumes are closed, so that its pool can be exported.
+    /// Serves a partition no more. Its volumes are closed, so that its pool can be exported. After an
+    /// error, the partition is served as before.
     ///
     /// # Errors
-    /// * [`Error::Busy`]: a transaction has a volume. Try again when it has ended.
+    /// * [`Error::InTransaction`]: a transaction has a volume.
+    /// * [`Error::Busy`]: a call does not release a volume.
     /// * [`Error::Pool`]: the state of the partition can't be stored.
     pub fn remove(&self, id: PartitionId) -> Result<()> {
         let Some(partition) = self.core.partition(id) else { return Ok(()) };
-        self.core.close(&partition)?;
+        // No transaction begins on a partition that is not listed.
         self.forget(id);
-        Ok(())
+        let checked = self.core.check_transactions(id);
+        let removed = checked.and_then(|()| {
+            self.core.close(&partition).inspect_err(|_| self.core.reopen(&partition))
+        });
+        removed.inspect_err(|_| _ = self.list(&partition))
+    }
+
+    /// Serves a partition no more, whatever uses it: its transactions end. Volumes that calls don't
+    /// release are not closed, as after a crash.
+    ///
+    /// # Errors
+    /// Those of [`Self::remove`] but for transactions. The partition is not served after them either.
+    pub fn force_out(&self, id: PartitionId) -> Result<()> {
+        let Some(partition) = self.core.partition(id) else { return Ok(()) };
+        self.forget(id);
+        for found in self.core.transactions.end_all(|volume| volume.partition.id == id) {
+            let (volume, call) = (found.volume.id.0, found.last_call);
+            tracing::warn!(transaction = found.id, volume, call, "a transaction ends with its partition");
+        }
+        self.core.close(&partition)
+    }
+
+    /// Forgets a partition whose pool does not answer. Its volumes are not closed, and calls that use
+    /// them are not waited for.
+    pub fn abandon(&self, id: PartitionId) {
+        self.forget(id);
+        for volume in self.core.table.all().into_iter().filter(|volume| volume.partition.id == id) {
+            self.core.table.remove(volume.id);
+        }
+        drop(self.core.transactions.end_all(|volume| volume.partition.id == id));
+    }
+
+    /// Lists a partition, unless there is one of its number.
+    fn list(&self, partition: &Arc<Partition>) -> bool {
+        let mut partitions = self.core.partitions.write();
+        let is_new = partitions.iter().all(|other| other.id != partition.id);
+        if is_new {
+            partitions.push(Arc::clone(partition));
+            partitions.sort_unstable_by_key(|partition| partition.id);
+        }
+        is_new
     }
 
     fn forget(&self, id: PartitionId) {
@@ -475,7 +538,7 @@ impl Drop for Server {
         drop(self.files.take());
         drop(self.volumes.take());
         self.clients.close();
-        self.core.transactions.clear();
+        drop(self.core.transactions.end_all(|_| true));
         for partition in self.core.partitions() {
             if let Err(error) = self.core.close(&partition) {
                 let error = chain(&error);

@@ -328,6 +328,18 @@ impl<T: Wire + Default + Copy, const N: usize> Wire for [T; N] {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Uuid(pub [u8; 16]);
 
+impl std::fmt::Display for Uuid {
+    /// As `vos listaddrs -printuuid` shows it.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        const GROUPS: [std::ops::Range<usize>; 6] = [0..4, 4..6, 6..8, 8..9, 9..10, 10..16];
+        for (at, group) in GROUPS.into_iter().enumerate() {
+            f.write_str(if at == 0 { "" } else { "-" })?;
+            self.0[group].iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
+        }
+        Ok(())
+    }
+}
+
 impl Wire for Uuid {
     const SIZE: usize = 44;
 

@@ -48,6 +48,7 @@ impl Pools {
         let about = change.subject();
         let imported = self.table.pool_of(about)?;
         let live = imported.writer(about)?;
+        self.afs.check_change(change)?;
         let (change, limits) = &quotas::split(change)?;
         let room = |blocks, block| data_room(&imported.pool, blocks, block);
         let (change, resize) = &imported.pool.spa().read(|| split_resize(&imported, &room, change))?;

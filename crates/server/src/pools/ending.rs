@@ -141,6 +141,7 @@ impl Pools {
         left.extend(self.wait_for_coming(patience));
         // Dropping what is left would wait for its threads, which may wait for its devices.
         std::mem::forget(std::mem::take(&mut *ending.pools.lock()));
+        self.afs.leave();
         guids.into_iter().for_each(vdev::inject::forget);
         drop(server);
         self.table.clear();
@@ -189,6 +190,9 @@ impl Ending {
         }
         if !pools.attachments.take_volumes(imported) {
             tracing::error!(pool = name, "clients of its volumes don't let go");
+        }
+        if let Err(error) = pools.afs.release(imported, true) {
+            tracing::error!(pool = name, %error, "its partitions of AFS don't end");
         }
         self.unmount(imported);
         for file in crate::view::nameless(imported.pool.spa()) {

@@ -98,6 +98,7 @@ impl Pools {
         if let Err(reason) = imported.pool.spa().writer().map_or(Ok(()), |live| leave(live, destroy)) {
             imported.volumes.reopen();
             self.table.stay(name, &imported);
+            self.afs.adopt(&imported);
             // A suspended pool gets its mounts back when it is cleared.
             self.restore_cleared(&imported);
             return Err(Error::new(name, reason));
@@ -127,6 +128,7 @@ impl Pools {
         // This check comes before anything is taken away from users.
         let busy = self.visits.in_use(imported, PASSING);
         let busy = busy.or_else(|| self.attachments.volume_in_use(imported, force));
+        let busy = busy.or_else(|| self.afs.in_transaction(imported));
         if let Some(error) = busy.or_else(|| kept(imported)) {
             return Err(Refused { error, may_pass: true, mounts: Vec::new(), devices: Taken::new() });
         }
@@ -145,7 +147,9 @@ impl Pools {
             },
         };
         let mounts = |mounted: Vec<Mounted>| mounted.into_iter().map(|(_, live)| live).collect::<Vec<_>>();
+        let refused = refused.or_else(|| self.afs.release(imported, false).err());
         if let Some(error) = refused {
+            self.afs.adopt(imported);
             return Err(Refused { may_pass: error.is_busy(), error, mounts: mounts(mounted), devices });
         }
         remove_folders(folders_of(&mounted));
@@ -218,6 +222,7 @@ impl Pools {
         self.doors.forget_offers(name);
         self.journal.take(name);
         self.visits.send_away(name);
+        self.afs.abandon(guid);
         ending::give_up(imported, ending::Users::Fail);
         if let Some(live) = imported.pool.spa().writer() {
             live.txgs().abandon();

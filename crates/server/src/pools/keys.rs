@@ -5,6 +5,7 @@ use ondisk::ObjNum;
 
 use crate::control::files::visits::Visits;
 use crate::pools::Pools;
+use crate::pools::imported::Imported;
 use crate::pools::table::PoolTable;
 use crate::replies::{of_dsl, of_key};
 
@@ -31,8 +32,23 @@ impl Pools {
     /// # Errors
     /// See [`api::Service::unload_key`].
     pub fn unload_key(&self, caller: &Caller, dataset: &str) -> Result<(), Error> {
+        let imported = self.table.pool_of(dataset)?;
+        for partition in self.afs.served_of(&imported) {
+            if has_key_of(&imported, &partition, dataset)? {
+                return Err(Error::new(dataset, Reason::ServedOverAfs { partition, volume: None }));
+            }
+        }
         unload(caller, &self.table, &self.visits, dataset)
     }
+}
+
+/// Whether a dataset has its key from this encryption root.
+fn has_key_of(imported: &Imported, dataset: &str, root: &str) -> Result<bool, Error> {
+    let dsl = imported.pool.dsl();
+    let read = || Ok((dsl.dir(root)?.object(), dsl.dir(dataset)?.encryption_root()?.map(|dir| dir.object())));
+    let read = imported.pool.spa().read(read);
+    let (root, needed) = read.map_err(|error: dsl::Error| Error::new(dataset, of_dsl(&error)))?;
+    Ok(needed == Some(root))
 }
 
 /// Unloads a key, unless a mount, a volume or a visit needs it.

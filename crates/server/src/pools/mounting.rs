@@ -29,10 +29,11 @@ use crate::pools::progress::Progress;
 use crate::pools::unmounting::{at_path, keys_are_free, restore_all, unmount_all};
 use crate::query;
 use crate::replies::of_dsl;
+use afs::server::store::PARTITION;
 use api::{Caller, Error, MountFailure, MountProgress, MountReport, MountRequest, Reason, UnmountRequest};
 use dsl::redact::ALLOW_REDACTED_MOUNT;
 use fuse::Detach;
-use mount_rules::{Plan, Where};
+use mount_rules::{CanMount, Plan, Where};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -204,6 +205,10 @@ impl Pools {
             let kept = plan.redacted && ALLOW_REDACTED_MOUNT.get() == 0;
             let obstacle = plan.obstacle(named, request.force).or(mounted);
             let obstacle = obstacle.or(kept.then_some(Reason::Busy));
+            let obstacle = self.afs.obstacle(&plan.name).or(obstacle);
+            if obstacle.is_none() {
+                read_only_if_volume(&pool, &mut plan)?;
+            }
             match (obstacle, &plan.place) {
                 (Some(reason), place) if by_name => {
                     let about = match place {
@@ -304,6 +309,23 @@ impl Pools {
             }
         }
     }
+}
+
+/// Has a volume of AFS mounted read-only: files that change outside of its server would be other
+/// files for clients.
+fn read_only_if_volume(imported: &Imported, plan: &mut Plan) -> Result<(), Error> {
+    // Other file systems are spared the look.
+    if plan.can_mount != CanMount::NoAuto || plan.dataset.is_snapshot() {
+        return Ok(());
+    }
+    let read = || plan.dataset.user_property(PARTITION);
+    let property = imported.pool.spa().read(read);
+    let property = property.map_err(|error| Error::new(&plan.name, of_dsl(&error)))?;
+    if property.is_some_and(|property| matches!(property.source, dsl::Source::Inherited(_))) {
+        plan.apply(&["ro".to_owned()])
+            .map_err(|option| Error::new(&plan.name, Reason::BadMountOption { option }))?;
+    }
+    Ok(())
 }
 
 /// Reads the mount plan of a pool's dataset, and of those below it.

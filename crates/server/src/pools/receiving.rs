@@ -54,6 +54,9 @@ impl Pools {
         let head = head_of(target)?;
         let imported = self.table.pool_of(head)?;
         imported.writer(head)?;
+        if let Some(reason) = self.afs.obstacle(head) {
+            return Err(Error::new(head, reason));
+        }
         if request.corrective {
             return correct(&imported, target, begin.chain(rest));
         }

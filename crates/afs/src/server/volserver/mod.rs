@@ -313,7 +313,7 @@ fn is_for_anyone(call: &Call) -> bool {
 fn failed(volume: &Volume, error: &Error) -> i32 {
     tracing::error!(volume = volume.id.0, error = chain(error), "a call of the volume server failed");
     match error {
-        Error::Busy { .. } => volser::VOLSERVOLBUSY,
+        Error::Busy { .. } | Error::InTransaction { .. } => volser::VOLSERVOLBUSY,
         Error::Header { .. } | Error::Malformed => code::VSALVAGE,
         Error::Exists { .. }
         | Error::Pool(_)

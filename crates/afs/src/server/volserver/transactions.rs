@@ -212,11 +212,13 @@ impl Transactions {
         expired
     }
 
-    /// Ends all transactions, when the server ends.
-    pub fn clear(&self) {
-        let all = &mut *self.all.lock();
-        all.transactions.clear();
-        all.taken.clear();
+    /// Ends the transactions of chosen volumes, also those that a call uses.
+    pub fn end_all(&self, is_chosen: impl Fn(&Volume) -> bool) -> Vec<Transaction> {
+        let All { transactions, taken } = &mut *self.all.lock();
+        let ended: Vec<Transaction> =
+            transactions.extract_if(.., |_, found| is_chosen(&found.volume)).map(|(_, found)| found).collect();
+        ended.iter().for_each(|found| _ = taken.remove(&found.volume.id));
+        ended
     }
 
     /// Whether a transaction or call has a volume.

@@ -1,0 +1,546 @@
+//! The AFS server of the daemon, and the partitions of its pools.
+//!
+//! # Theory
+//! The daemon has one server of the crate [`afs`]. It starts with the first partition, and ends with
+//! the last one. A partition is a file system with properties ([`settings`]). So a pool that is
+//! imported brings its partitions along, and how the server is to be started.
+//!
+//! A partition that can't be served never fails the import of its pool. The reason is logged, and
+//! [`Afs::status`] shows it.
+//!
+//! # Life
+//! A partition is *moving* while a thread adds it to the server or removes it. Then it is *served*,
+//! or *failed* for a reason. It is forgotten with the export of its pool.
+//!
+//! # Locks
+//! The table of partitions is held for look-ups and inserts, never while a device is read. The
+//! server's lock is held while it starts and ends, which waits for no pool. Lock order: the server,
+//! then the table.
+
+mod running;
+mod settings;
+mod view;
+
+use crate::pools::imported::Imported;
+use crate::replies::of_library;
+use afs::partition::PartitionId;
+use afs::server::store::Partition;
+use api::{AfsDisable, AfsEnable, AfsPartition, Caller, DatasetChange, Error, Reason};
+use ondisk::Guid;
+use parking_lot::Mutex;
+use running::Running;
+use settings::{Settings, Stored};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Whether a partition is served.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Stage {
+    /// A thread adds or removes it.
+    Moving,
+    /// It is served.
+    Served,
+    /// It is not, for this reason.
+    Failed(Reason),
+}
+
+/// A partition of an imported pool.
+#[derive(Debug, Clone)]
+struct Entry {
+    pool: Guid,
+    /// Its number. `None`: its letters make no sense.
+    id: Option<PartitionId>,
+    stage: Stage,
+}
+
+/// The AFS server, and the partitions of all pools by their file systems.
+#[derive(Default)]
+pub(crate) struct Afs {
+    server: Mutex<Option<Arc<Running>>>,
+    partitions: Mutex<BTreeMap<String, Entry>>,
+}
+
+/// The reply for a failure of the server.
+fn of_afs(about: &str, error: &afs::server::Error) -> Error {
+    use afs::server::Error as Failure;
+    let reason = match error {
+        Failure::Pool(error) => of_library(error),
+        Failure::Files(error) => crate::replies::of_zpl(error),
+        Failure::Busy { .. } => Reason::Busy,
+        Failure::InTransaction { volume, transaction, call } => {
+            let (volume, call) = (volume.0, (*call).to_owned());
+            Reason::InTransaction { volume, transaction: *transaction, call }
+        }
+        Failure::Format(_)
+        | Failure::Malformed
+        | Failure::Header { .. }
+        | Failure::Exists { .. }
+        | Failure::Rx(_)
+        | Failure::Config { .. } => Reason::Afs { what: api::chain(error) },
+    };
+    Error::new(about, reason)
+}
+
+/// The words of a reason for the log.
+fn words(reason: &Reason) -> String {
+    match reason {
+        Reason::Afs { what } | Reason::BadValue { what } => what.clone(),
+        reason => format!("{reason:?}"),
+    }
+}
+
+/// Whether `name` is this dataset, below it, or a snapshot of either.
+fn within(root: &str, name: &str) -> bool {
+    name.strip_prefix(root).is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '@', '#']))
+}
+
+/// The volume that a dataset or snapshot of this partition is or has.
+fn volume_of(partition: &str, name: &str) -> Option<u32> {
+    let rest = name.strip_prefix(partition)?.strip_prefix('/')?;
+    rest.split(['@', '#', '.', '/']).next()?.parse().ok()
+}
+
+impl Afs {
+    /// Serves a file system as a partition.
+    ///
+    /// # Errors
+    /// * [`Reason::Permission`]: the caller does not own the daemon.
+    /// * All others: see [`api::Service::afs_enable`].
+    pub(crate) fn enable(
+        &self,
+        caller: &Caller,
+        imported: &Imported,
+        request: &AfsEnable,
+    ) -> Result<AfsPartition, Error> {
+        let name = request.dataset.as_str();
+        caller.must_own(name)?;
+        imported.writer(name)?;
+        let bad = |what: String| Error::new(name, Reason::BadValue { what });
+        let stored = settings::stored(imported, name)?;
+        let letters = match (&request.partition, &stored) {
+            (Some(wanted), _) => settings::partition(wanted).map_err(|why| bad(format!("--partition {why}")))?,
+            (None, Some(stored)) => settings::partition(&stored.letters).map_err(bad)?,
+            (None, None) => return Err(bad("--partition is missing: choose a to z, or aa to iv".to_owned())),
+        };
+        let settings = self.wanted(stored.as_ref(), request).map_err(bad)?;
+        if self.is_served_as(name, letters, &settings).map_err(bad)? {
+            return Ok(self.partition(name));
+        }
+        check_mounts(imported, name)?;
+        self.reserve(imported, name, letters).map_err(bad)?;
+        let done = settings::store(imported, name, letters, &settings)
+            .and_then(|()| self.serve(imported, name, letters, &settings));
+        match done {
+            Ok(()) => {
+                self.set(name, Stage::Served);
+                tracing::info!(dataset = name, partition = %letters, "a partition is served over AFS");
+                Ok(self.partition(name))
+            }
+            Err(error) => {
+                // A partition of before stays one, which can't be served.
+                if stored.is_none() {
+                    self.partitions.lock().remove(name);
+                    if let Err(error) = settings::forget(imported, name) {
+                        tracing::warn!(dataset = name, %error, "its properties of a partition stay");
+                    }
+                } else {
+                    self.set(name, Stage::Failed(error.reason.clone()));
+                }
+                self.stop_unused();
+                Err(error)
+            }
+        }
+    }
+
+    /// The settings for a request: its options, else the stored ones, else those of the server that
+    /// runs.
+    fn wanted(&self, stored: Option<&Stored>, request: &AfsEnable) -> Result<Settings, String> {
+        let running = self.server.lock().as_ref().map(|running| running.settings.clone());
+        let base = match stored {
+            // Options that replace wrong ones.
+            Some(stored) => stored.settings.clone().unwrap_or_default(),
+            None => Settings::default(),
+        };
+        let has_none = base == Settings::default();
+        let base = running.filter(|_| has_none).unwrap_or(base);
+        base.with(request)
+    }
+
+    /// Whether a partition is served in this way.
+    ///
+    /// # Errors
+    /// It is served in another way.
+    fn is_served_as(&self, name: &str, id: PartitionId, wanted: &Settings) -> Result<bool, String> {
+        let entry = self.partitions.lock().get(name).cloned();
+        match entry {
+            Some(Entry { stage: Stage::Served, id: now, .. }) => {
+                let running = self.server.lock().clone();
+                let same = running.is_some_and(|running| running.settings.agrees(wanted));
+                if now == Some(id) && same {
+                    return Ok(true);
+                }
+                Err(format!("it is served in another way; 'poolhouse afs disable {name}' first"))
+            }
+            Some(Entry { stage: Stage::Moving, .. }) => Err("another command works on it".to_owned()),
+            Some(Entry { stage: Stage::Failed(_), .. }) | None => Ok(false),
+        }
+    }
+
+    /// Reserves the number of a partition.
+    ///
+    /// # Errors
+    /// It is taken.
+    fn reserve(&self, imported: &Imported, name: &str, id: PartitionId) -> Result<(), String> {
+        let mut partitions = self.partitions.lock();
+        let taken = |(other, entry): (&String, &Entry)| {
+            (other != name && entry.id == Some(id) && !matches!(entry.stage, Stage::Failed(_)))
+                .then(|| other.clone())
+        };
+        if let Some(other) = partitions.iter().find_map(taken) {
+            return Err(format!("'{other}' is {id} already; choose another letter"));
+        }
+        if partitions.get(name).is_some_and(|entry| !matches!(entry.stage, Stage::Failed(_))) {
+            return Err("another command works on it".to_owned());
+        }
+        let pool = imported.pool.spa().guid();
+        partitions.insert(name.to_owned(), Entry { pool, id: Some(id), stage: Stage::Moving });
+        Ok(())
+    }
+
+    fn set(&self, name: &str, stage: Stage) {
+        if let Some(entry) = self.partitions.lock().get_mut(name) {
+            entry.stage = stage;
+        }
+    }
+
+    /// The server, which is started if it does not run.
+    ///
+    /// # Errors
+    /// It can't be started, or runs with other settings. The words say what to do.
+    fn running(&self, settings: &Settings) -> Result<Arc<Running>, String> {
+        let mut server = self.server.lock();
+        if let Some(running) = &*server {
+            if running.settings.agrees(settings) {
+                return Ok(Arc::clone(running));
+            }
+            return Err(format!(
+                "the AFS server of this daemon runs with {}, and can't have {}; leave the options out, \
+                 or disable its partitions first",
+                running.settings.options(),
+                settings.options()
+            ));
+        }
+        let running = Arc::new(Running::start(settings)?);
+        *server = Some(Arc::clone(&running));
+        Ok(running)
+    }
+
+    /// Adds a partition to the server.
+    fn serve(
+        &self,
+        imported: &Imported,
+        name: &str,
+        id: PartitionId,
+        settings: &Settings,
+    ) -> Result<(), Error> {
+        let running = self.running(settings);
+        let running = running.map_err(|what| Error::new(name, Reason::Afs { what }))?;
+        let partition = Partition::begin(id, imported.pool.clone(), name);
+        let added = partition.and_then(|partition| running.server.add(partition));
+        added.map_err(|error| of_afs(name, &error))
+    }
+
+    /// Ends the server if it has no partition.
+    fn stop_unused(&self) {
+        let mut server = self.server.lock();
+        let is_used = (self.partitions.lock().values())
+            .any(|entry| matches!(entry.stage, Stage::Moving | Stage::Served));
+        if !is_used && let Some(running) = server.take() {
+            end(running);
+        }
+    }
+
+    /// Serves the partitions of a pool that was imported, or whose key was loaded.
+    pub(crate) fn adopt(&self, imported: &Imported) {
+        if imported.pool.spa().writer().is_none() {
+            return;
+        }
+        let found = match settings::partitions(imported) {
+            Ok(found) => found,
+            Err(error) => {
+                let (pool, error) = (imported.pool.name(), words(&error.reason));
+                tracing::error!(pool, error, "it can't be searched for partitions of AFS");
+                return;
+            }
+        };
+        for stored in found {
+            if let Err(reason) = self.adopt_one(imported, &stored) {
+                let problem = words(&reason);
+                tracing::error!(dataset = stored.dataset, problem, "the partition is not served over AFS");
+                let id = settings::partition(&stored.letters).ok();
+                let entry = Entry { pool: imported.pool.spa().guid(), id, stage: Stage::Failed(reason) };
+                self.partitions.lock().insert(stored.dataset, entry);
+            }
+        }
+        self.stop_unused();
+    }
+
+    fn adopt_one(&self, imported: &Imported, stored: &Stored) -> Result<(), Reason> {
+        let name = stored.dataset.as_str();
+        let is_new = |entry: &Entry| matches!(entry.stage, Stage::Failed(_));
+        if !self.partitions.lock().get(name).is_none_or(is_new) {
+            return Ok(());
+        }
+        let bad = |what| Reason::BadValue { what };
+        let (id, settings) = stored.checked().map_err(bad)?;
+        check_mounts(imported, name).map_err(|error| error.reason)?;
+        self.reserve(imported, name, id).map_err(bad)?;
+        self.serve(imported, name, id, &settings).map_err(|error| error.reason)?;
+        self.set(name, Stage::Served);
+        tracing::info!(dataset = name, partition = %id, "a partition is served over AFS");
+        Ok(())
+    }
+
+    /// Serves a partition no more, and forgets that it was one.
+    ///
+    /// # Errors
+    /// * [`Reason::Permission`]: the caller does not own the daemon.
+    /// * All others: see [`api::Service::afs_disable`].
+    pub(crate) fn disable(
+        &self,
+        caller: &Caller,
+        imported: &Imported,
+        request: &AfsDisable,
+    ) -> Result<(), Error> {
+        let name = request.dataset.as_str();
+        caller.must_own(name)?;
+        imported.writer(name)?;
+        if settings::stored(imported, name)?.is_none() {
+            return Err(Error::new(name, Reason::NotAfs));
+        }
+        self.remove(name, request.force)?;
+        settings::forget(imported, name)?;
+        self.partitions.lock().remove(name);
+        self.stop_unused();
+        tracing::info!(dataset = name, "a partition is served over AFS no more");
+        Ok(())
+    }
+
+    /// Removes a partition from the server, if it is served. The table keeps it as moving.
+    fn remove(&self, name: &str, force: bool) -> Result<(), Error> {
+        let id = {
+            let mut partitions = self.partitions.lock();
+            match partitions.get_mut(name) {
+                Some(entry) if entry.stage == Stage::Served => {
+                    entry.stage = Stage::Moving;
+                    entry.id
+                }
+                Some(entry) if entry.stage == Stage::Moving => {
+                    return Err(Error::new(name, Reason::Busy));
+                }
+                Some(_) | None => None,
+            }
+        };
+        let running = self.server.lock().clone();
+        let (Some(id), Some(running)) = (id, running) else { return Ok(()) };
+        let removed = if force { running.server.force_out(id) } else { running.server.remove(id) };
+        match removed {
+            Err(error) if force => {
+                tracing::error!(dataset = name, error = api::chain(&error), "not all of its volumes are closed");
+                Ok(())
+            }
+            removed => removed.map_err(|error| {
+                self.set(name, Stage::Served);
+                of_afs(name, &error)
+            }),
+        }
+    }
+
+    fn names_of(&self, pool: Guid) -> Vec<String> {
+        let partitions = self.partitions.lock();
+        let of_pool = partitions.iter().filter(|(_, entry)| entry.pool == pool);
+        of_pool.map(|(name, _)| name.clone()).collect()
+    }
+
+    /// A transaction that is in the way of an export of this pool.
+    pub(crate) fn in_transaction(&self, imported: &Imported) -> Option<Error> {
+        let running = self.server.lock().clone()?;
+        let names = self.names_of(imported.pool.spa().guid());
+        let transactions = running.server.core().transactions.all();
+        transactions.into_iter().filter(|found| !found.is_deleted).find_map(|found| {
+            let of_it = |name: &&String| found.volume.partition.dataset() == name.as_str();
+            let name = names.iter().find(of_it)?;
+            let (volume, call) = (found.volume.id.0, found.last_call.to_owned());
+            Some(Error::new(name, Reason::InTransaction { volume, transaction: found.id, call }))
+        })
+    }
+
+    /// Removes the partitions of a pool that is exported. With `force`, whatever uses them.
+    ///
+    /// # Errors
+    /// * [`Reason::InTransaction`], [`Reason::Busy`]: one of them is in use. Then
+    ///   [`Self::adopt`] serves the others again.
+    /// * [`Reason::Suspended`]: the pool has stopped.
+    pub(crate) fn release(&self, imported: &Imported, force: bool) -> Result<(), Error> {
+        for name in self.names_of(imported.pool.spa().guid()) {
+            self.remove(&name, force)?;
+            self.partitions.lock().remove(&name);
+        }
+        self.stop_unused();
+        Ok(())
+    }
+
+    /// Forgets the partitions of a pool that does not answer.
+    pub(crate) fn abandon(&self, pool: Guid) {
+        let Some(running) = self.server.lock().clone() else { return };
+        for name in self.names_of(pool) {
+            let entry = self.partitions.lock().remove(&name);
+            if let Some(id) = entry.and_then(|entry| entry.id) {
+                running.server.abandon(id);
+            }
+        }
+        // Its threads may wait for the pool, so nothing waits for the server's end.
+        let is_unused = self.partitions.lock().is_empty();
+        if is_unused && let Some(last) = self.server.lock().take() {
+            std::mem::forget((last, running));
+        }
+    }
+
+    /// Leaves the server to the end of the process, if pools that don't answer still have partitions.
+    pub(crate) fn leave(&self) {
+        std::mem::forget(self.server.lock().take());
+    }
+
+    /// The partition that has a dataset, and the volume that it is, if the server has it.
+    fn server_of(&self, name: &str) -> Option<(String, Option<u32>)> {
+        let partitions = self.partitions.lock();
+        let served = |entry: &Entry| !matches!(entry.stage, Stage::Failed(_));
+        let found = partitions.iter().find(|(root, entry)| served(entry) && within(root, name))?.0;
+        Some((found.clone(), volume_of(found, name)))
+    }
+
+    /// Why a file system can't be mounted or used otherwise: the server has it. Snapshots can.
+    pub(crate) fn obstacle(&self, name: &str) -> Option<Reason> {
+        if name.contains('@') {
+            return None;
+        }
+        let (partition, volume) = self.server_of(name)?;
+        Some(Reason::ServedOverAfs { partition, volume })
+    }
+
+    /// Why a change can't be made: the server has what it removes, moves or replaces.
+    ///
+    /// # Errors
+    /// * [`Reason::ServedOverAfs`]
+    pub(crate) fn check_change(&self, change: &DatasetChange) -> Result<(), Error> {
+        let check = |name: &str| self.check_end_of(name);
+        match change {
+            DatasetChange::Destroy { names, .. } => names.iter().try_for_each(|name| check(name)),
+            DatasetChange::Rename { from, .. } => check(from),
+            DatasetChange::RenameSnapshot { dataset, from, .. } => check(&format!("{dataset}@{from}")),
+            DatasetChange::Rollback { snapshot, .. } => {
+                check(snapshot.split('@').next().unwrap_or(snapshot))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses to let a dataset end or move that the server has, or that has a partition. Snapshots
+    /// are the server's if they are clones: their names are numbers.
+    ///
+    /// # Errors
+    /// * [`Reason::ServedOverAfs`]
+    pub(crate) fn check_end_of(&self, name: &str) -> Result<(), Error> {
+        let is_own = name.split_once('@').is_none_or(|(_, snapshot)| snapshot.parse::<u32>().is_ok());
+        if is_own && let Some((partition, volume)) = self.server_of(name) {
+            return Err(Error::new(name, Reason::ServedOverAfs { partition, volume }));
+        }
+        let partitions = self.partitions.lock();
+        let served = |entry: &Entry| !matches!(entry.stage, Stage::Failed(_));
+        let below = partitions.iter().find(|(root, entry)| served(entry) && within(name, root));
+        match below {
+            Some((partition, _)) => {
+                let partition = partition.clone();
+                Err(Error::new(name, Reason::ServedOverAfs { partition, volume: None }))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The partitions of a pool that are served.
+    pub(crate) fn served_of(&self, imported: &Imported) -> Vec<String> {
+        let pool = imported.pool.spa().guid();
+        let partitions = self.partitions.lock();
+        let served =
+            |entry: &Entry| entry.pool == pool && !matches!(entry.stage, Stage::Failed(_));
+        partitions.iter().filter(|(_, entry)| served(entry)).map(|(name, _)| name.clone()).collect()
+    }
+}
+
+/// Ends the server. Its addresses are free afterwards, unless a query of its status takes long.
+fn end(mut running: Arc<Running>) {
+    for _ in 0..1_000 {
+        match Arc::try_unwrap(running) {
+            Ok(last) => {
+                drop(last);
+                tracing::info!("the AFS server has ended");
+                return;
+            }
+            Err(shared) => running = shared,
+        }
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
+    tracing::warn!("the AFS server ends later: a query of its status still runs");
+}
+
+/// Refuses a partition that is mounted, or has something mounted below.
+///
+/// # Errors
+/// * [`Reason::HeldOpen`]
+fn check_mounts(imported: &Imported, name: &str) -> Result<(), Error> {
+    let mounted = imported.mounts.list().into_iter().find(|live| {
+        let mounted = live.name();
+        !mounted.contains('@') && within(name, &mounted)
+    });
+    let Some(live) = mounted else { return Ok(()) };
+    let by = format!("its mount on {}; 'zfs unmount {}' ends it", live.target().display(), live.name());
+    Err(Error::new(live.name(), Reason::HeldOpen { by }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: datasets are found in their partition, with their volumes, and others are not.
+    #[test]
+    fn datasets_of_a_partition() {
+        assert!(within("p/vicepa", "p/vicepa") && within("p/vicepa", "p/vicepa@s"));
+        assert!(within("p/vicepa", "p/vicepa/7@8") && !within("p/vicepa", "p/vicepab"));
+        assert_eq!(volume_of("p/vicepa", "p/vicepa/7"), Some(7));
+        assert_eq!(volume_of("p/vicepa", "p/vicepa/7@9"), Some(7));
+        assert_eq!(volume_of("p/vicepa", "p/vicepa/7.clones-1"), Some(7));
+        assert_eq!(volume_of("p/vicepa", "p/vicepa"), None);
+        assert_eq!(volume_of("p/vicepa", "p/vicepa/x"), None);
+    }
+
+    /// Goal: what ends or moves a served partition or volume is refused, and the rest is not.
+    #[test]
+    fn changes_of_what_is_served() {
+        let afs = Afs::default();
+        let entry = |stage| Entry { pool: Guid(1), id: Some(PartitionId(0)), stage };
+        afs.partitions.lock().insert("p/a/vicepa".to_owned(), entry(Stage::Served));
+        let failed = Stage::Failed(Reason::KeyNotLoaded);
+        afs.partitions.lock().insert("p/vicepb".to_owned(), entry(failed));
+        for name in ["p", "p/a", "p/a/vicepa", "p/a/vicepa/7", "p/a/vicepa/7@9"] {
+            let error = afs.check_end_of(name).unwrap_err();
+            assert!(matches!(error.reason, Reason::ServedOverAfs { .. }), "{error}");
+        }
+        for name in ["p/vicepb", "p/b", "p/a/vicepa@daily", "p/a/vicepa/7@daily", "p/a/vicepab"] {
+            assert_eq!(afs.check_end_of(name), Ok(()), "{name}");
+        }
+        let partition = "p/a/vicepa".to_owned();
+        let volume = Some(Reason::ServedOverAfs { partition, volume: Some(7) });
+        assert_eq!(afs.obstacle("p/a/vicepa/7"), volume);
+        assert_eq!((afs.obstacle("p/a/vicepa/7@9"), afs.obstacle("p/vicepb/7")), (None, None));
+    }
+}

@@ -1,0 +1,236 @@
+//! What commands show of the AFS server.
+
+use super::running::Running;
+use super::{Afs, Entry, Stage, of_afs, settings};
+use afs::partition::PartitionId;
+use afs::server::store::Found;
+use afs::server::volume::{Service, Volume};
+use afs::types::{VolumeId, VolumeType};
+use api::{
+    AFS_PAGE, AfsClient, AfsLock, AfsPartition, AfsQuery, AfsServer, AfsStatus, AfsTransaction, AfsVolume,
+    Error, Reason,
+};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Instant, UNIX_EPOCH};
+
+/// The volumes of a query, in the order of their numbers.
+fn chosen(running: &Running, query: &AfsQuery) -> Result<Vec<Arc<Volume>>, Error> {
+    let wanted = query.partition.as_deref().map(partition).transpose()?;
+    let is_chosen = |volume: &Arc<Volume>| {
+        wanted.is_none_or(|id| volume.partition.id == id) && u64::from(volume.id.0) > query.after
+    };
+    if let Some(id) = query.volume {
+        return Ok(running.server.core().table.get(VolumeId(id)).filter(is_chosen).into_iter().collect());
+    }
+    let mut all = running.server.core().table.all();
+    all.retain(is_chosen);
+    Ok(all)
+}
+
+fn partition(name: &str) -> Result<PartitionId, Error> {
+    let bad = |why| Error::new(name, Reason::BadValue { what: format!("--partition {why}") });
+    settings::partition(name).map_err(bad)
+}
+
+fn kind(kind: VolumeType) -> &'static str {
+    match kind {
+        VolumeType::ReadWrite => "RW",
+        VolumeType::ReadOnly => "RO",
+        VolumeType::Backup => "BK",
+    }
+}
+
+fn volume(running: &Running, volume: &Volume) -> AfsVolume {
+    let core = running.server.core();
+    let root = volume.partition.dataset();
+    let dataset = match volume.found() {
+        Found::Dataset(id) => format!("{root}/{id}"),
+        Found::Snapshot { id, head } => format!("{root}/{head}@{id}"),
+    };
+    let in_transaction = core.transactions.has(volume.id);
+    let mut shown = AfsVolume {
+        id: volume.id.0,
+        partition: volume.partition.id.to_string(),
+        dataset,
+        state: "damaged".to_owned(),
+        promises: volume.callbacks.count() as u64,
+        ..AfsVolume::default()
+    };
+    match volume.open() {
+        Ok(open) => {
+            let header = open.header();
+            shown.name = String::from_utf8_lossy(&header.name).into_owned();
+            shown.kind = kind(header.kind).to_owned();
+            shown.size = header.disk_used.into();
+            shown.quota = header.quota.into();
+            shown.files = header.file_count.into();
+            shown.updated = header.update_date.0.into();
+            shown.state = state(volume.state().0).to_owned();
+        }
+        // A restore has its files.
+        Err(afs::server::Error::Busy { .. }) => shown.state = "offline".to_owned(),
+        Err(error) => {
+            tracing::warn!(volume = volume.id.0, error = api::chain(&error), "the volume can't be listed");
+        }
+    }
+    if in_transaction {
+        shown.state = "transaction".to_owned();
+    }
+    shown
+}
+
+fn state(service: Service) -> &'static str {
+    match service {
+        Service::Online => "online",
+        Service::Busy => "busy",
+        Service::Unknown | Service::Offline | Service::Gone => "offline",
+    }
+}
+
+fn server(running: &Running) -> AfsServer {
+    let core = running.server.core();
+    let registration = running.registration();
+    let address = |address: Option<std::net::SocketAddrV4>| {
+        address.map(|address| address.to_string()).unwrap_or_default()
+    };
+    let transactions = core.transactions.all().into_iter().filter(|found| !found.is_deleted);
+    let transactions = transactions.map(|found| AfsTransaction {
+        id: found.id,
+        volume: found.volume.id.0,
+        call: found.last_call.to_owned(),
+        running: found.is_running,
+        begun: found.begun.0.into(),
+    });
+    let superusers = running.superusers.now();
+    let since_1970 = registration.registered_at.and_then(|at| at.duration_since(UNIX_EPOCH).ok());
+    AfsServer {
+        cell: running.cell.clone(),
+        config: running.config.display().to_string(),
+        files: address(running.server.file_address()),
+        volumes: address(running.server.volume_address()),
+        uuid: running.uuid.to_string(),
+        registered: registration.is_registered,
+        addresses: registration.addresses.iter().map(ToString::to_string).collect(),
+        registered_at: since_1970.map(|time| time.as_secs()),
+        registration_problem: registration.problem.map(|(problem, _)| problem.to_string()),
+        protection_away: running.protection.is_away(),
+        keys: running.keys.all().iter().map(|key| key.kvno).collect(),
+        superusers: superusers.names().map(|name| String::from_utf8_lossy(name).into_owned()).collect(),
+        clients: core.hosts.count() as u64,
+        promises: core.callbacks.count() as u64,
+        transactions: transactions.collect(),
+    }
+}
+
+impl Afs {
+    /// The server, if it runs.
+    fn now(&self) -> Option<Arc<Running>> {
+        self.server.lock().clone()
+    }
+
+    /// A partition as the status shows it.
+    pub(super) fn partition(&self, name: &str) -> AfsPartition {
+        let entry = self.partitions.lock().get(name).cloned();
+        let running = self.now();
+        let counts = counts(running.as_deref());
+        entry.map(|entry| shown(running.as_deref(), &counts, name, &entry)).unwrap_or_default()
+    }
+
+    /// The server and its partitions.
+    pub(crate) fn status(&self) -> AfsStatus {
+        let partitions = self.partitions.lock().clone();
+        let running = self.now();
+        let counts = counts(running.as_deref());
+        let shown = |(name, entry): (&String, &Entry)| shown(running.as_deref(), &counts, name, entry);
+        let mut partitions: Vec<AfsPartition> = partitions.iter().map(shown).collect();
+        partitions.sort_by(|a, b| (a.name.len(), &a.name).cmp(&(b.name.len(), &b.name)));
+        AfsStatus { server: running.as_deref().map(server), partitions }
+    }
+
+    /// Volumes and clones.
+    ///
+    /// # Errors
+    /// * [`Reason::BadValue`]: this is no partition.
+    pub(crate) fn volumes(&self, query: &AfsQuery) -> Result<Vec<AfsVolume>, Error> {
+        let Some(running) = self.now() else { return Ok(Vec::new()) };
+        let all = chosen(&running, query)?;
+        Ok(all.iter().take(AFS_PAGE).map(|one| volume(&running, one)).collect())
+    }
+
+    /// Clients.
+    pub(crate) fn clients(&self, query: &AfsQuery) -> Vec<AfsClient> {
+        let Some(running) = self.now() else { return Vec::new() };
+        let hosts = &running.server.core().hosts;
+        let new = hosts.all().into_iter().filter(|host| host.number() > query.after).take(AFS_PAGE);
+        let client = |host: Arc<afs::server::hosts::Host>| AfsClient {
+            number: host.number(),
+            address: host.address().map(|address| address.to_string()).unwrap_or_default(),
+            uuid: host.uuid().map(|uuid| uuid.to_string()),
+            answers: host.is_ready(),
+            promises: host.promises() as u64,
+            idle: hosts.idle(&host).as_secs(),
+        };
+        new.map(client).collect()
+    }
+
+    /// Locks of clients.
+    ///
+    /// # Errors
+    /// * [`Reason::BadValue`]: this is no partition.
+    pub(crate) fn locks(&self, query: &AfsQuery) -> Result<Vec<AfsLock>, Error> {
+        let Some(running) = self.now() else { return Ok(Vec::new()) };
+        let (mut locks, now) = (Vec::new(), Instant::now());
+        for volume in chosen(&running, query)? {
+            // Files that are not open have no locks.
+            let Some(open) = volume.state().1 else { continue };
+            let mut held = open.locks.all(now);
+            held.sort_unstable();
+            locks.extend(held.into_iter().map(|(vnode, count)| AfsLock {
+                volume: volume.id.0,
+                vnode: vnode.0,
+                write: count < 0,
+                readers: u32::try_from(count).unwrap_or(0),
+            }));
+            if locks.len() >= AFS_PAGE {
+                break;
+            }
+        }
+        Ok(locks)
+    }
+}
+
+/// How many volumes each partition has.
+fn counts(running: Option<&Running>) -> HashMap<PartitionId, u64> {
+    let mut counts = HashMap::new();
+    let all = running.map(|running| running.server.core().table.all()).unwrap_or_default();
+    all.iter().for_each(|volume| *counts.entry(volume.partition.id).or_default() += 1);
+    counts
+}
+
+/// A partition. Its space is that of the pool, which is read.
+fn shown(
+    running: Option<&Running>,
+    counts: &HashMap<PartitionId, u64>,
+    name: &str,
+    entry: &Entry,
+) -> AfsPartition {
+    let letters = entry.id.map(|id| id.to_string()).unwrap_or_default();
+    let mut shown = AfsPartition { name: letters, dataset: name.to_owned(), ..AfsPartition::default() };
+    match &entry.stage {
+        Stage::Failed(problem) => shown.problem = Some(problem.clone()),
+        Stage::Moving => shown.moving = true,
+        Stage::Served => {
+            shown.served = true;
+            let core = running.map(|running| running.server.core());
+            let Some((core, id)) = core.zip(entry.id) else { return shown };
+            shown.volumes = counts.get(&id).copied().unwrap_or(0);
+            match core.partition(id).map(|partition| partition.space()) {
+                Some(Ok(space)) => (shown.total, shown.free) = (space.total, space.free),
+                Some(Err(error)) => shown.problem = Some(of_afs(name, &error).reason),
+                None => {}
+            }
+        }
+    }
+    shown
+}
