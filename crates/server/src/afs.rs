@@ -24,7 +24,7 @@ mod view;
 use crate::pools::imported::Imported;
 use crate::replies::of_library;
 use afs::partition::PartitionId;
-use afs::server::store::Partition;
+use afs::server::store::{PARTITION, Partition};
 use api::{AfsDisable, AfsEnable, AfsPartition, Caller, DatasetChange, Error, Reason};
 use ondisk::Guid;
 use parking_lot::Mutex;
@@ -89,6 +89,13 @@ fn words(reason: &Reason) -> String {
     }
 }
 
+/// Why the files of a dataset can't be used: the server has it. Snapshots can.
+pub(crate) fn obstacle_to_files(imported: &Imported, name: &str) -> Option<Reason> {
+    let partitions = imported.partitions.read();
+    let partition = partitions.iter().find(|root| within(root, name)).filter(|_| !name.contains('@'))?;
+    Some(Reason::ServedOverAfs { partition: partition.clone(), volume: volume_of(partition, name) })
+}
+
 /// Whether `name` is this dataset, below it, or a snapshot of either.
 fn within(root: &str, name: &str) -> bool {
     name.strip_prefix(root).is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '@', '#']))
@@ -117,12 +124,7 @@ impl Afs {
         imported.writer(name)?;
         let bad = |what: String| Error::new(name, Reason::BadValue { what });
         let stored = settings::stored(imported, name)?;
-        let letters = match (&request.partition, &stored) {
-            (Some(wanted), _) => settings::partition(wanted).map_err(|why| bad(format!("--partition {why}")))?,
-            (None, Some(stored)) => settings::partition(&stored.letters).map_err(bad)?,
-            (None, None) => return Err(bad("--partition is missing: choose a to z, or aa to iv".to_owned())),
-        };
-        let settings = self.wanted(stored.as_ref(), request).map_err(bad)?;
+        let (letters, settings) = self.wanted(stored.as_ref(), request).map_err(bad)?;
         if self.is_served_as(name, letters, &settings).map_err(bad)? {
             return Ok(self.partition(name));
         }
@@ -133,6 +135,7 @@ impl Afs {
         match done {
             Ok(()) => {
                 self.set(name, Stage::Served);
+                self.list_in(imported);
                 tracing::info!(dataset = name, partition = %letters, "a partition is served over AFS");
                 Ok(self.partition(name))
             }
@@ -152,9 +155,33 @@ impl Afs {
         }
     }
 
-    /// The settings for a request: its options, else the stored ones, else those of the server that
-    /// runs.
-    fn wanted(&self, stored: Option<&Stored>, request: &AfsEnable) -> Result<Settings, String> {
+    /// Checks a request for a file system that does not exist yet.
+    ///
+    /// # Errors
+    /// * [`Reason::BadValue`], [`Reason::Afs`]: it would be refused afterwards.
+    pub(crate) fn check_new(&self, request: &AfsEnable) -> Result<(), Error> {
+        let name = request.dataset.as_str();
+        let bad = |what: String| Error::new(name, Reason::BadValue { what });
+        let (letters, settings) = self.wanted(None, request).map_err(bad)?;
+        self.check_free(name, letters).map_err(bad)?;
+        let checked = self.running(&settings).map(drop);
+        self.stop_unused();
+        checked.map_err(|what| Error::new(name, Reason::Afs { what }))
+    }
+
+    /// The number and settings for a request: its options, else the stored ones, else those of the
+    /// server that runs.
+    fn wanted(
+        &self,
+        stored: Option<&Stored>,
+        request: &AfsEnable,
+    ) -> Result<(PartitionId, Settings), String> {
+        let letters = match (&request.partition, stored) {
+            (Some(wanted), _) => settings::partition(wanted).map_err(|why| format!("--partition {why}"))?,
+            (None, Some(stored)) => settings::partition(&stored.letters)
+                .map_err(|why| format!("the property {PARTITION} {why}"))?,
+            (None, None) => return Err("--partition is missing: choose a to z, or aa to iv".to_owned()),
+        };
         let running = self.server.lock().as_ref().map(|running| running.settings.clone());
         let base = match stored {
             // Options that replace wrong ones.
@@ -163,7 +190,7 @@ impl Afs {
         };
         let has_none = base == Settings::default();
         let base = running.filter(|_| has_none).unwrap_or(base);
-        base.with(request)
+        Ok((letters, base.with(request)?))
     }
 
     /// Whether a partition is served in this way.
@@ -186,19 +213,18 @@ impl Afs {
         }
     }
 
+    /// Refuses a number that another partition has.
+    fn check_free(&self, name: &str, id: PartitionId) -> Result<(), String> {
+        free(&self.partitions.lock(), name, id)
+    }
+
     /// Reserves the number of a partition.
     ///
     /// # Errors
     /// It is taken.
     fn reserve(&self, imported: &Imported, name: &str, id: PartitionId) -> Result<(), String> {
         let mut partitions = self.partitions.lock();
-        let taken = |(other, entry): (&String, &Entry)| {
-            (other != name && entry.id == Some(id) && !matches!(entry.stage, Stage::Failed(_)))
-                .then(|| other.clone())
-        };
-        if let Some(other) = partitions.iter().find_map(taken) {
-            return Err(format!("'{other}' is {id} already; choose another letter"));
-        }
+        free(&partitions, name, id)?;
         if partitions.get(name).is_some_and(|entry| !matches!(entry.stage, Stage::Failed(_))) {
             return Err("another command works on it".to_owned());
         }
@@ -282,6 +308,7 @@ impl Afs {
                 self.partitions.lock().insert(stored.dataset, entry);
             }
         }
+        self.list_in(imported);
         self.stop_unused();
     }
 
@@ -321,6 +348,7 @@ impl Afs {
         self.remove(name, request.force)?;
         settings::forget(imported, name)?;
         self.partitions.lock().remove(name);
+        self.list_in(imported);
         self.stop_unused();
         tracing::info!(dataset = name, "a partition is served over AFS no more");
         Ok(())
@@ -386,6 +414,7 @@ impl Afs {
             self.remove(&name, force)?;
             self.partitions.lock().remove(&name);
         }
+        self.list_in(imported);
         self.stop_unused();
         Ok(())
     }
@@ -426,6 +455,11 @@ impl Afs {
         }
         let (partition, volume) = self.server_of(name)?;
         Some(Reason::ServedOverAfs { partition, volume })
+    }
+
+    /// Notes in a pool which of its file systems are partitions, for what does not know the server.
+    fn list_in(&self, imported: &Imported) {
+        *imported.partitions.write() = self.served_of(imported);
     }
 
     /// Why a change can't be made: the server has what it removes, moves or replaces.
@@ -474,6 +508,17 @@ impl Afs {
         let served =
             |entry: &Entry| entry.pool == pool && !matches!(entry.stage, Stage::Failed(_));
         partitions.iter().filter(|(_, entry)| served(entry)).map(|(name, _)| name.clone()).collect()
+    }
+}
+
+/// Refuses a number that another partition has.
+fn free(partitions: &BTreeMap<String, Entry>, name: &str, id: PartitionId) -> Result<(), String> {
+    let has_it = |(other, entry): &(&String, &Entry)| {
+        other.as_str() != name && entry.id == Some(id) && !matches!(entry.stage, Stage::Failed(_))
+    };
+    match partitions.iter().find(has_it) {
+        Some((other, _)) => Err(format!("'{other}' is {id} already; choose another letter")),
+        None => Ok(()),
     }
 }
 

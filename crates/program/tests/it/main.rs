@@ -7,6 +7,7 @@
     reason = "helpers of tests fail and speak as tests do"
 )]
 
+mod afs;
 mod allow;
 mod caretaker;
 mod changes;

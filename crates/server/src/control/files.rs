@@ -431,6 +431,9 @@ impl Open {
         let again = stream.try_clone().map_err(|error| library(name, &error))?;
         let seat = daemon.visits.enter(again, parsed.pool(), who).map_err(Refusal::Api)?;
         let imported = daemon.pools.pool_of(name).map_err(Refusal::Api)?;
+        if let Some(reason) = crate::afs::obstacle_to_files(&imported, name) {
+            return Err(Refusal::Api(Error::new(name, reason)));
+        }
         let of_dsl = |error: dsl::Error| denied(name, of_dsl(&error));
         let dataset = imported.pool.spa().read(|| imported.pool.dsl().dataset(name)).map_err(of_dsl)?;
         daemon.visits.set_dataset(seat.number, Some(dataset.object().0));

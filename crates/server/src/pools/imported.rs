@@ -17,7 +17,9 @@ pub struct Imported {
     pub pool: Pool,
     /// Its mounts.
     pub mounts: Arc<Mounts>,
-    /// Its served volumes.
+    /// Its file systems that are partitions of the AFS server.
+    pub(crate) partitions: RwLock<Vec<String>>,
+    /// Its volumes that are served over NBD.
     pub volumes: Arc<nbd::Volumes>,
     /// Its properties that are not on disk.
     pub facts: RwLock<PoolFacts>,
@@ -47,7 +49,8 @@ impl Imported {
         let halts = Halts::default();
         halts::watch(&pool, &halts);
         let (facts, known, parted) = (RwLock::new(facts), Known::default(), Mutex::default());
-        Arc::new(Self { pool, mounts, volumes, facts, known, halts, parted })
+        let partitions = RwLock::default();
+        Arc::new(Self { pool, mounts, partitions, volumes, facts, known, halts, parted })
     }
 
     /// The pool for changes. An error is about `about`.

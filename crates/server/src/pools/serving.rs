@@ -17,6 +17,7 @@ impl Pools {
             return Err(Error::new(name, Reason::NoSuchDataset));
         }
         if is_missing {
+            self.afs.check_new(request)?;
             let change = DatasetChange::Create {
                 name: name.to_owned(),
                 kind: DatasetKind::Filesystem,
