@@ -4,12 +4,13 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::ops::Deref;
 
 use super::{
-    AfsClient, AfsDisable, AfsEnable, AfsLock, AfsPartition, AfsQuery, AfsStatus, AfsVolume, AttachRequest, Caller, Changed, CreatePool, DatasetChange, DatasetList, DatasetQuery, DetachRequest,
-    DiffPart, DiffRequest, Error, EventPage, EventQuery, ExportList, ExportRequest, Found, Granted,
-    HistoryPage, Hold, ImportOutcome, ImportRequest, InjectRequest, Injected, Kstat, LoadKeyRequest,
-    LogStats, Mount, MountProgress, MountReport, MountRequest, ObjectPath, OfferRequest, Offered, Pool,
-    PoolChange, PoolQuery, Reason, RedactRequest, ScanRequest, SendRequest, Settings, SpaceClass, SpaceEntry,
-    SplParameter, Tunable, UnmountRequest, WithdrawRequest,
+    AfsClient, AfsDisable, AfsEnable, AfsLock, AfsPartition, AfsQuery, AfsStatus, AfsVolume, AttachRequest,
+    Caller, Changed, CreatePool, DatasetChange, DatasetList, DatasetQuery, DetachRequest, DiffPart,
+    DiffRequest, Error, EventPage, EventQuery, ExportList, ExportRequest, Found, Granted, HistoryPage, Hold,
+    ImportOutcome, ImportRequest, InjectRequest, Injected, Kstat, LoadKeyRequest, LogStats, Mount,
+    MountProgress, MountReport, MountRequest, ObjectPath, OfferRequest, Offered, Pool, PoolChange, PoolQuery,
+    Reason, RedactRequest, ScanRequest, SendRequest, Settings, SpaceClass, SpaceEntry, SplParameter, Tunable,
+    UnmountRequest, WithdrawRequest,
 };
 
 /// A reply's body.

@@ -282,7 +282,8 @@ fn partition_json(cx: &Cx, partition: &AfsPartition) -> Object {
 
 fn status(cx: &mut Cx, args: &[String]) -> Outcome {
     let wanted = Wanted::read(args, "j", &JSON)?;
-    let status = cx.service()?.afs_status().map_err(|error| cx.fail("cannot get the status of AFS", &error))?;
+    let status =
+        cx.service()?.afs_status().map_err(|error| cx.fail("cannot get the status of AFS", &error))?;
     if wanted.json {
         let mut root = json::schema("poolhouse afs status");
         if let Some(server) = &status.server {
@@ -324,7 +325,11 @@ fn server_text(cx: &mut Cx, server: &AfsServer) {
     line("users", users);
     let kvnos: Vec<String> = server.keys.iter().map(ToString::to_string).collect();
     line("keys", &kvnos.join(", "));
-    let superusers = if server.superusers.is_empty() { "only by the key".to_owned() } else { server.superusers.join(", ") };
+    let superusers = if server.superusers.is_empty() {
+        "only by the key".to_owned()
+    } else {
+        server.superusers.join(", ")
+    };
     line("superusers", &superusers);
     line("clients", &format!("{}, with {} promises", server.clients, server.promises));
     for found in &server.transactions {
@@ -490,8 +495,7 @@ fn clients(cx: &mut Cx, args: &[String]) -> Outcome {
         ]
     };
     let rows: Vec<Vec<String>> = all.iter().map(row).collect();
-    let head =
-        [("ADDRESS", false), ("ANSWERS", false), ("PROMISES", true), ("IDLE", true), ("UUID", false)];
+    let head = [("ADDRESS", false), ("ANSWERS", false), ("PROMISES", true), ("IDLE", true), ("UUID", false)];
     wanted.print(cx, &head, &rows);
     Ok(0)
 }

@@ -374,7 +374,11 @@ impl Afs {
         let removed = if force { running.server.force_out(id) } else { running.server.remove(id) };
         match removed {
             Err(error) if force => {
-                tracing::error!(dataset = name, error = api::chain(&error), "not all of its volumes are closed");
+                tracing::error!(
+                    dataset = name,
+                    error = api::chain(&error),
+                    "not all of its volumes are closed"
+                );
                 Ok(())
             }
             removed => removed.map_err(|error| {
@@ -472,9 +476,7 @@ impl Afs {
             DatasetChange::Destroy { names, .. } => names.iter().try_for_each(|name| check(name)),
             DatasetChange::Rename { from, .. } => check(from),
             DatasetChange::RenameSnapshot { dataset, from, .. } => check(&format!("{dataset}@{from}")),
-            DatasetChange::Rollback { snapshot, .. } => {
-                check(snapshot.split('@').next().unwrap_or(snapshot))
-            }
+            DatasetChange::Rollback { snapshot, .. } => check(snapshot.split('@').next().unwrap_or(snapshot)),
             _ => Ok(()),
         }
     }
@@ -505,8 +507,7 @@ impl Afs {
     pub(crate) fn served_of(&self, imported: &Imported) -> Vec<String> {
         let pool = imported.pool.spa().guid();
         let partitions = self.partitions.lock();
-        let served =
-            |entry: &Entry| entry.pool == pool && !matches!(entry.stage, Stage::Failed(_));
+        let served = |entry: &Entry| entry.pool == pool && !matches!(entry.stage, Stage::Failed(_));
         partitions.iter().filter(|(_, entry)| served(entry)).map(|(name, _)| name.clone()).collect()
     }
 }

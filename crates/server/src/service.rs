@@ -17,13 +17,13 @@ use crate::temporary_snapshots::Leases;
 use crate::view;
 use api::run_dir::RunDir;
 use api::{
-    AfsClient, AfsDisable, AfsEnable, AfsLock, AfsPartition, AfsQuery, AfsStatus, AfsVolume, AttachRequest, Budget, Caller, Changed, CreatePool, DatasetChange, DatasetList, DatasetQuery,
-    DetachRequest, DiffPart, DiffRequest, Error, EventPage, EventQuery, ExportList, ExportRequest, Found,
-    Granted, HistoryPage, Hold, ImportOutcome, ImportRequest, InProcess, InjectRequest, Injected, Kstat,
-    LoadKeyRequest, LogStats, Mount, MountProgress, MountReport, MountRequest, ObjectPath, OfferRequest,
-    Offered, Pool, PoolChange, PoolQuery, Reason, ReceiveRequest, RedactRequest, Requests, ScanRequest,
-    SendRequest, Service, Settings, SpaceClass, SpaceEntry, SplParameter, Tunable, UnmountRequest,
-    WithdrawRequest,
+    AfsClient, AfsDisable, AfsEnable, AfsLock, AfsPartition, AfsQuery, AfsStatus, AfsVolume, AttachRequest,
+    Budget, Caller, Changed, CreatePool, DatasetChange, DatasetList, DatasetQuery, DetachRequest, DiffPart,
+    DiffRequest, Error, EventPage, EventQuery, ExportList, ExportRequest, Found, Granted, HistoryPage, Hold,
+    ImportOutcome, ImportRequest, InProcess, InjectRequest, Injected, Kstat, LoadKeyRequest, LogStats, Mount,
+    MountProgress, MountReport, MountRequest, ObjectPath, OfferRequest, Offered, Pool, PoolChange, PoolQuery,
+    Reason, ReceiveRequest, RedactRequest, Requests, ScanRequest, SendRequest, Service, Settings, SpaceClass,
+    SpaceEntry, SplParameter, Tunable, UnmountRequest, WithdrawRequest,
 };
 use device::Layer;
 use ondisk::{Guid, ObjNum};

@@ -454,9 +454,8 @@ impl Server {
         // No transaction begins on a partition that is not listed.
         self.forget(id);
         let checked = self.core.check_transactions(id);
-        let removed = checked.and_then(|()| {
-            self.core.close(&partition).inspect_err(|_| self.core.reopen(&partition))
-        });
+        let removed =
+            checked.and_then(|()| self.core.close(&partition).inspect_err(|_| self.core.reopen(&partition)));
         removed.inspect_err(|_| _ = self.list(&partition))
     }
 

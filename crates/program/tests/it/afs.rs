@@ -66,9 +66,13 @@ impl Stand {
     }
 
     fn enable(&self) -> String {
+        self.enable_as("a")
+    }
+
+    fn enable_as(&self, letters: &str) -> String {
         let (at, [files, volumes]) = (self.dir.path().display(), self.ports);
         self.daemon.good(&format!(
-            "afs enable --create --partition a --config {at}/cell --address {HERE} --port {files} \
+            "afs enable --create --partition {letters} --config {at}/cell --address {HERE} --port {files} \
              --volume-port {volumes} tank/vicepa"
         ))
     }
@@ -138,7 +142,10 @@ fn served_without_databases() {
     assert_eq!((&server["cell"], &server["keys"][0]), (&"made.test".into(), &"1".into()));
     assert_eq!((&partition["served"], &partition["volumes"]), (&true.into(), &1.into()), "{status}");
     // The registration is attempted by a thread of its own.
-    assert_eq!((&server["registered"], &server["files"]), (&false.into(), &format!("127.0.0.1:{}", stand.ports[0]).into()));
+    assert_eq!(
+        (&server["registered"], &server["files"]),
+        (&false.into(), &format!("127.0.0.1:{}", stand.ports[0]).into())
+    );
     let volumes = stand.json("afs volumes -j");
     let volume = &volumes["volumes"][VOLUME.0.to_string()];
     assert_eq!((&volume["name"], &volume["state"]), (&"made".into(), &"online".into()), "{volumes}");
@@ -167,7 +174,8 @@ fn exports_and_transactions() {
     let call = Call::TransCreate { volume: VOLUME, partition: 0, flags: attach::OFFLINE };
     let Ok(Reply::TransCreate(transaction)) = stand.operate(&call) else { panic!("no transaction") };
     let way_out = format!("vos endtrans -server HOST -transaction {transaction}");
-    for line in ["zpool export tank", "zpool export -f tank", "zpool destroy tank", "afs disable tank/vicepa"] {
+    for line in ["zpool export tank", "zpool export -f tank", "zpool destroy tank", "afs disable tank/vicepa"]
+    {
         let why = stand.bad(line);
         assert!(why.contains(&format!("volume {VOLUME} is in transaction {transaction}")), "{line}: {why}");
         assert!(why.contains(&way_out), "{line}: {why}");
@@ -205,7 +213,10 @@ fn what_is_served_stays() {
         "zfs rename tank/vicepa tank/other".to_owned(),
     ] {
         let why = stand.bad(&line);
-        assert!(why.contains("AFS serves") && why.contains("poolhouse afs disable tank/vicepa"), "{line}: {why}");
+        assert!(
+            why.contains("AFS serves") && why.contains("poolhouse afs disable tank/vicepa"),
+            "{line}: {why}"
+        );
     }
     stand.daemon.good("zfs mount -a");
     stand.daemon.good(&format!("zfs snapshot {volume}@daily"));
@@ -215,7 +226,7 @@ fn what_is_served_stays() {
     stand.daemon.good("afs disable tank/vicepa");
     stand.daemon.good(&format!("ls {volume}:"));
     stand.daemon.good(&format!("zfs destroy {volume}"));
-    stand.daemon.good("afs enable --partition b tank/vicepa");
+    stand.enable_as("b");
     match stand.status() {
         Err(rx::Error::Aborted { code: VNOVOL }) => {}
         other => panic!("{other:?}"),
@@ -278,7 +289,10 @@ fn wrong_options() {
         ("afs nope", "unknown verb 'nope': enable, disable, status, volumes, clients, locks\n"),
         ("afs enable", "missing file system argument\n"),
         ("afs enable --port 0 tank", "invalid value '0' of option '--port': choose 1 to 65535\n"),
-        ("afs enable --volume-port 65536 x", "invalid value '65536' of option '--volume-port': choose 1 to 65535\n"),
+        (
+            "afs enable --volume-port 65536 x",
+            "invalid value '65536' of option '--volume-port': choose 1 to 65535\n",
+        ),
         ("afs enable --nope tank", "invalid option '--nope'\n"),
         ("afs volumes x", "'x' is no volume: give its number\n"),
         ("afs clients 7", "too many arguments\n"),
@@ -289,8 +303,14 @@ fn wrong_options() {
     for (line, why) in [
         ("afs enable tank/x", "dataset does not exist"),
         ("afs enable --create tank/x", "--partition is missing: choose a to z, or aa to iv"),
-        ("afs enable --create --partition iw tank/x", "--partition is 'iw', which is no partition: choose a to z, or aa to iv"),
-        ("afs enable --create --partition a --address host tank/x", "--address is 'host', which is no IPv4 address"),
+        (
+            "afs enable --create --partition iw tank/x",
+            "--partition is 'iw', which is no partition: choose a to z, or aa to iv",
+        ),
+        (
+            "afs enable --create --partition a --address host tank/x",
+            "--address is 'host', which is no IPv4 address",
+        ),
         ("afs enable --create --partition a --port 7005 tank/x", "both services can't have port 7005"),
         ("afs disable tank", "not a partition of AFS"),
     ] {

@@ -144,8 +144,7 @@ impl Running {
         let server = server.map_err(|error| not_bound(address, settings, &error))?;
         let locations = databases("volume location", VL_PORT, VL_SERVICE);
         let registration = if address.is_unspecified() {
-            let (net_info, net_restrict) =
-                (folders.local.join("NetInfo"), folders.local.join("NetRestrict"));
+            let (net_info, net_restrict) = (folders.local.join("NetInfo"), folders.local.join("NetRestrict"));
             Registration::start(locations, uuid, Addresses { net_info, net_restrict })
         } else {
             // As with NetInfo, the loopback interface is of no use to clients.

@@ -337,10 +337,7 @@ mod tests {
         };
         let all = of(&[(CONFIG, "/etc/x"), (ADDRESS, "10.0.0.1"), (PORT, "7100"), (VOLUME_PORT, "7105")]);
         let all = all.unwrap();
-        assert_eq!(
-            all.options(),
-            "--address 10.0.0.1 --port 7100 --volume-port 7105 --config /etc/x"
-        );
+        assert_eq!(all.options(), "--address 10.0.0.1 --port 7100 --volume-port 7105 --config /etc/x");
         assert_eq!(of(&[]).unwrap(), Settings::default());
         for (name, text) in
             [(CONFIG, "etc"), (ADDRESS, "::1"), (PORT, "0"), (PORT, "65536"), (VOLUME_PORT, "x")]
