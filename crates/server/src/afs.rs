@@ -1,9 +1,9 @@
 //! The AFS server of the daemon, and the partitions of its pools.
 //!
 //! # Theory
-//! The daemon has one server of the crate [`afs`]. It starts with the first partition, and ends with
-//! the last one. A partition is a file system with properties ([`settings`]). So a pool that is
-//! imported brings its partitions along, and how the server is to be started.
+//! The daemon has one server of the crate [`afs`]. It starts with the first partition, and ends
+//! with the last one. A partition is a file system with properties ([`settings`]). So a pool that
+//! is imported brings its partitions along, and how the server is to be started.
 //!
 //! A partition that can't be served never fails the import of its pool. The reason is logged, and
 //! [`Afs::status`] shows it.
@@ -439,7 +439,7 @@ impl Afs {
         }
     }
 
-    /// Leaves the server to the end of the process, if pools that don't answer still have partitions.
+    /// Leaves the server to the end of the process, if pools that don't answer have partitions.
     pub(crate) fn leave(&self) {
         std::mem::forget(self.server.lock().take());
     }
@@ -459,6 +459,14 @@ impl Afs {
         }
         let (partition, volume) = self.server_of(name)?;
         Some(Reason::ServedOverAfs { partition, volume })
+    }
+
+    /// Refuses to replace the files of a file system that the server has.
+    ///
+    /// # Errors
+    /// * [`Reason::ServedOverAfs`]
+    pub(crate) fn check_files(&self, name: &str) -> Result<(), Error> {
+        self.obstacle(name).map_or(Ok(()), |reason| Err(Error::new(name, reason)))
     }
 
     /// Notes in a pool which of its file systems are partitions, for what does not know the server.

@@ -1,5 +1,5 @@
-//! The AFS server of a daemon: partitions of its pools, and calls of clients to them. The cell has no
-//! database server that answers.
+//! The AFS server of a daemon: partitions of its pools, and calls of clients to them. The cell has
+//! no database server that answers.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
@@ -129,8 +129,8 @@ impl Stand {
     }
 }
 
-/// Goal: without any database server, a daemon serves anonymous clients and the cell's own key, says
-/// what it serves, and serves it again after a restart and after a crash.
+/// Goal: without any database server, a daemon serves anonymous clients and the cell's own key. It
+/// says what it serves, and serves it again after a restart and after a crash.
 #[test]
 fn served_without_databases() {
     let mut stand = Stand::new();
@@ -164,7 +164,7 @@ fn served_without_databases() {
     }
 }
 
-/// Goal: an export waits for no client, and names the transaction that is in its way. Afterwards the
+/// Goal: an export waits for no client, and names the transaction that is in its way. Then the
 /// partition is served as before.
 #[test]
 fn exports_and_transactions() {
@@ -197,7 +197,8 @@ fn exports_and_transactions() {
     assert_eq!(stand.daemon.good("afs status"), none);
 }
 
-/// Goal: what the server has is not mounted, moved or destroyed beside it, and errors name what to do.
+/// Goal: what the server has is not mounted, moved or destroyed beside it, and errors name what to
+/// do.
 #[test]
 fn what_is_served_stays() {
     let stand = Stand::new();

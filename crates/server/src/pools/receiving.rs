@@ -54,9 +54,7 @@ impl Pools {
         let head = head_of(target)?;
         let imported = self.table.pool_of(head)?;
         imported.writer(head)?;
-        if let Some(reason) = self.afs.obstacle(head) {
-            return Err(Error::new(head, reason));
-        }
+        self.afs.check_files(head)?;
         if request.corrective {
             return correct(&imported, target, begin.chain(rest));
         }
