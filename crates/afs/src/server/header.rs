@@ -16,6 +16,7 @@
 
 use zpl::FileSystem;
 
+use super::volume::Service;
 use super::{Error, Result};
 use crate::dump::{Event, Header, Reader, Span, VolumeHeader, Writer};
 use crate::types::{Date, VolumeId};
@@ -113,6 +114,12 @@ impl Stored {
         let used = if used == 0 { header.disk_used.into() } else { used };
         let destroy_me = flags & DESTROY_ME != 0;
         Ok(Self { header, destroy_me, version_base, crashes, vnode_hints, backup, copy_date, used })
+    }
+
+    /// Whether clients may use the volume.
+    pub fn service(&self) -> Service {
+        let usable = self.header.in_service && self.header.blessed && !self.destroy_me;
+        if usable { Service::Online } else { Service::Offline }
     }
 
     /// Counts space in KiB.

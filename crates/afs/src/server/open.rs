@@ -101,11 +101,7 @@ impl Open {
 
     /// Whether clients may use the volume, as its header says.
     pub fn service(&self) -> Service {
-        let head = self.head.lock();
-        match head.stored.header.in_service && head.stored.header.blessed && !head.stored.destroy_me {
-            true => Service::Online,
-            false => Service::Offline,
-        }
+        self.head.lock().stored.service()
     }
 
     /// The header as it is now.

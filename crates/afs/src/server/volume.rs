@@ -322,9 +322,17 @@ impl Volume {
         Ok(Open::new((self.id, read_only), stored, dirty, (fs, hold), shared))
     }
 
-    /// Its state for clients.
-    pub fn state(&self) -> Service {
-        self.gate.read().service
+    /// Whether clients may use it. If it was not opened yet, its header decides.
+    pub fn service_as(&self, stored: &Stored) -> Service {
+        match self.gate.read().service {
+            Service::Unknown => stored.service(),
+            service => service,
+        }
+    }
+
+    /// The locks of clients.
+    pub fn locks(&self) -> &Locks {
+        &self.locks
     }
 
     /// Lets clients read only. Waits for stores that run, for a while.

@@ -57,16 +57,16 @@ fn volume(running: &Running, volume: &Volume) -> AfsVolume {
         promises: volume.callbacks.count() as u64,
         ..AfsVolume::default()
     };
-    match volume.open() {
-        Ok(open) => {
-            let header = open.header();
+    match volume.peek() {
+        Ok(stored) => {
+            let header = &stored.header;
             shown.name = String::from_utf8_lossy(&header.name).into_owned();
             shown.kind = kind(header.kind).to_owned();
             shown.size = header.disk_used.into();
             shown.quota = header.quota.into();
             shown.files = header.file_count.into();
             shown.updated = header.update_date.0.into();
-            shown.state = state(volume.state().0).to_owned();
+            shown.state = state(volume.service_as(&stored)).to_owned();
         }
         // A restore has its files.
         Err(afs::server::Error::Busy { .. }) => shown.state = "offline".to_owned(),
@@ -182,9 +182,7 @@ impl Afs {
         let Some(running) = self.now() else { return Ok(Vec::new()) };
         let (mut locks, now) = (Vec::new(), Instant::now());
         for volume in chosen(&running, query)? {
-            // Files that are not open have no locks.
-            let Some(open) = volume.state().1 else { continue };
-            let mut held = open.locks.all(now);
+            let mut held = volume.locks().all(now);
             held.sort_unstable();
             locks.extend(held.into_iter().map(|(vnode, count)| AfsLock {
                 volume: volume.id.0,

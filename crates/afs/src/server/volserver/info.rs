@@ -95,11 +95,7 @@ impl VolumeServer {
         }
         match volume.peek() {
             Ok(stored) => {
-                let usable = stored.header.in_service && stored.header.blessed && !stored.destroy_me;
-                let online = match volume.state() {
-                    State::Unknown => usable,
-                    state => matches!(state, State::Online | State::Busy),
-                };
+                let online = matches!(volume.service_as(&stored), State::Online | State::Busy);
                 (!several || !stored.destroy_me).then(|| info(volume, &stored, online))
             }
             Err(error) => {

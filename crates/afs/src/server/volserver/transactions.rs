@@ -215,8 +215,10 @@ impl Transactions {
     /// Ends the transactions of chosen volumes, also those that a call uses.
     pub fn end_all(&self, is_chosen: impl Fn(&Volume) -> bool) -> Vec<Transaction> {
         let All { transactions, taken } = &mut *self.all.lock();
-        let ended: Vec<Transaction> =
-            transactions.extract_if(.., |_, found| is_chosen(&found.volume)).map(|(_, found)| found).collect();
+        let ended: Vec<Transaction> = transactions
+            .extract_if(.., |_, found| is_chosen(&found.volume))
+            .map(|(_, found)| found)
+            .collect();
         ended.iter().for_each(|found| _ = taken.remove(&found.volume.id));
         ended
     }
