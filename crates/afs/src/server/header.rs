@@ -16,7 +16,6 @@
 
 use zpl::FileSystem;
 
-use super::volume::Service;
 use super::{Error, Result};
 use crate::dump::{Event, Header, Reader, Span, VolumeHeader, Writer};
 use crate::types::{Date, VolumeId};
@@ -32,6 +31,22 @@ const NO_WORDS: [u8; 4 * WORDS] = {
 };
 /// The last bytes of a dump (`DUMPENDMAGIC`).
 const DUMP_END: [u8; 4] = 0x3a21_4b6e_u32.to_be_bytes();
+
+/// Whether clients may use a volume.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Service {
+    /// It is not opened yet, so the header decides.
+    #[default]
+    Unknown,
+    /// They may.
+    Online,
+    /// They may read it. Changes get VBUSY.
+    Busy,
+    /// They get VOFFLINE.
+    Offline,
+    /// The volume is deleted: they get VNOVOL.
+    Gone,
+}
 
 /// A header with what dumps don't have.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

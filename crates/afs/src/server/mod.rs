@@ -30,6 +30,7 @@ pub mod hosts;
 pub mod known;
 pub mod locks;
 pub mod open;
+pub mod shared;
 pub mod store;
 #[cfg(test)]
 mod tests;
@@ -138,7 +139,7 @@ pub struct Core {
     pub protection: Arc<dyn Protection>,
     /// The transactions of the volume server.
     pub transactions: Transactions,
-    shared: Arc<volume::Shared>,
+    shared: Arc<shared::Shared>,
     cell: String,
     keys: Arc<Keys>,
     superusers: Superusers,
@@ -244,12 +245,12 @@ impl Core {
     /// # Errors
     /// [`Error::Pool`]: its dataset is in use elsewhere. It then is served again.
     pub fn destroy(&self, volume: &Volume) -> Result<()> {
-        volume.set_service(volume::Service::Gone);
+        volume.set_service(header::Service::Gone);
         let destroyed = volume.exclusively(|| match volume.found() {
             Found::Dataset(id) => volume.partition.destroy(id),
             Found::Snapshot { head, id } => volume.partition.destroy_clone(head, id).map(|()| None),
         });
-        let clones = destroyed.inspect_err(|_| volume.set_service(volume::Service::Unknown))?;
+        let clones = destroyed.inspect_err(|_| volume.set_service(header::Service::Unknown))?;
         if let Some(head) = clones {
             for clone in self.table.all() {
                 let here = clone.partition.id == volume.partition.id;
@@ -306,7 +307,7 @@ impl Core {
             }
             return;
         }
-        volume.set_service(volume::Service::Unknown);
+        volume.set_service(header::Service::Unknown);
     }
 
     /// Closes the volumes of a partition.
@@ -321,7 +322,7 @@ impl Core {
         }
         let mut closed = Ok(());
         for volume in all {
-            volume.set_service(volume::Service::Offline);
+            volume.set_service(header::Service::Offline);
             match volume.end() {
                 Ok(()) => self.table.remove(volume.id),
                 Err(error) => {
@@ -353,7 +354,7 @@ impl Core {
     /// Serves the volumes of a partition again that [`Self::close`] could not close, or has closed.
     fn reopen(&self, partition: &Arc<Partition>) {
         let here = self.table.all().into_iter().filter(|volume| volume.partition.id == partition.id);
-        here.for_each(|volume| volume.set_service(volume::Service::Unknown));
+        here.for_each(|volume| volume.set_service(header::Service::Unknown));
         match partition.contents() {
             Ok(contents) => contents.volumes.into_iter().for_each(|found| drop(self.add(partition, found))),
             Err(error) => {
@@ -442,8 +443,8 @@ impl Server {
         loaded.inspect_err(|_| self.forget(partition.id))
     }
 
-    /// Serves a partition no more. Its volumes are closed, so that its pool can be exported. After an
-    /// error, the partition is served as before.
+    /// Serves a partition no more. Its volumes are closed, so that its pool can be exported. After
+    /// an error, the partition is served as before.
     ///
     /// # Errors
     /// * [`Error::InTransaction`]: a transaction has a volume.
@@ -463,7 +464,8 @@ impl Server {
     /// release are not closed, as after a crash.
     ///
     /// # Errors
-    /// Those of [`Self::remove`] but for transactions. The partition is not served after them either.
+    /// Those of [`Self::remove`] but for transactions. The partition is not served after them
+    /// either.
     pub fn force_out(&self, id: PartitionId) -> Result<()> {
         let Some(partition) = self.core.partition(id) else { return Ok(()) };
         self.forget(id);
@@ -474,8 +476,8 @@ impl Server {
         self.core.close(&partition)
     }
 
-    /// Forgets a partition whose pool does not answer. Its volumes are not closed, and calls that use
-    /// them are not waited for.
+    /// Forgets a partition whose pool does not answer. Its volumes are not closed, and calls that
+    /// use them are not waited for.
     pub fn abandon(&self, id: PartitionId) {
         self.forget(id);
         for volume in self.core.table.all().into_iter().filter(|volume| volume.partition.id == id) {

@@ -12,10 +12,10 @@ use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use zpl::FileSystem;
 
 use super::blobs::Blobs;
-use super::header::Stored;
+use super::header::{Service, Stored};
 use super::known::Knowledge;
 use super::locks::Locks;
-use super::volume::{Service, Shared};
+use super::shared::Shared;
 use super::{Result, chain, now};
 use crate::dump::VolumeHeader;
 use crate::errors::{errno, volume as code};

@@ -10,7 +10,7 @@
 //! | the header of a volume | its master node ([`crate::volume::header`]) |
 //! | the header of a clone | the property [`HEADER`] of its snapshot, in hexadecimal |
 //! | the name of a volume or clone | the property [`NAME`], for `zfs list` |
-//! | a volume that is not complete yet, and is destroyed at the next start | the property [`INCOMPLETE`] |
+//! | a volume that is not complete, and goes at the next start | the property [`INCOMPLETE`] |
 //! | whether a server uses the partition, and how often it crashed | the property [`STATE`] |
 //!
 //! # Crash

@@ -21,19 +21,18 @@
 //! * The counts of space and files are written once a second. After a crash they may lack what the
 //!   last seconds changed.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use parking_lot::{Mutex, RwLock, RwLockReadGuard};
+use parking_lot::{RwLock, RwLockReadGuard};
 
-use super::blobs::Blobs;
 use super::callbacks::VolumeCallBacks;
-use super::header::Stored;
-use super::known::Knowledge;
+use super::header::{Service, Stored};
 use super::locks::Locks;
 use super::open::Open;
+use super::shared::Shared;
 use super::store::{Found, Head, Partition};
 use super::{Error, Result, chain};
 use crate::errors::volume as code;
@@ -47,50 +46,6 @@ const CLOSING: Duration = Duration::from_secs(10);
 const STORES: Duration = Duration::from_secs(5);
 /// How often a thread looks whether files are released.
 const POLL: Duration = Duration::from_millis(1);
-
-/// Whether clients may use a volume.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Service {
-    /// It is not opened yet, so the header decides.
-    #[default]
-    Unknown,
-    /// They may.
-    Online,
-    /// They may read it. Changes get VBUSY.
-    Busy,
-    /// They get VOFFLINE.
-    Offline,
-    /// The volume is deleted: they get VNOVOL.
-    Gone,
-}
-
-/// What all volumes share.
-#[derive(Debug, Default)]
-pub struct Shared {
-    /// The blobs of directories.
-    pub blobs: Blobs,
-    /// What is known of files.
-    pub known: Knowledge,
-    /// The volumes whose headers in memory are newer than the stored ones.
-    changed: Mutex<BTreeSet<VolumeId>>,
-}
-
-impl Shared {
-    /// Takes the volumes whose headers are to be written.
-    pub fn take_changed(&self) -> BTreeSet<VolumeId> {
-        std::mem::take(&mut *self.changed.lock())
-    }
-
-    /// Notes that a header in memory is newer than the stored one.
-    pub(super) fn note_change(&self, volume: VolumeId) {
-        self.changed.lock().insert(volume);
-    }
-
-    fn forget(&self, volume: VolumeId) {
-        self.blobs.forget(volume);
-        self.known.forget_volume(volume);
-    }
-}
 
 /// A volume or clone of a partition.
 pub struct Volume {

@@ -3,8 +3,9 @@
 use super::running::Running;
 use super::{Afs, Entry, Stage, of_afs, settings};
 use afs::partition::PartitionId;
+use afs::server::header::Service;
 use afs::server::store::Found;
-use afs::server::volume::{Service, Volume};
+use afs::server::volume::Volume;
 use afs::types::{VolumeId, VolumeType};
 use api::{
     AFS_PAGE, AfsClient, AfsLock, AfsPartition, AfsQuery, AfsServer, AfsStatus, AfsTransaction, AfsVolume,

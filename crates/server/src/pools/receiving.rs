@@ -52,9 +52,7 @@ impl Pools {
     ) -> Result<Received, Error> {
         let target = request.target.as_str();
         let head = head_of(target)?;
-        let imported = self.table.pool_of(head)?;
-        imported.writer(head)?;
-        self.afs.check_files(head)?;
+        let imported = self.receiving_pool(head)?;
         if request.corrective {
             return correct(&imported, target, begin.chain(rest));
         }
@@ -113,6 +111,14 @@ impl Pools {
             }
         }
         Ok(Received { bytes: done.bytes, unmounted: lost, failures: props.failures })
+    }
+
+    /// The pool of a dataset into which a stream may be received.
+    fn receiving_pool(&self, head: &str) -> Result<Arc<Imported>, Error> {
+        let imported = self.table.pool_of(head)?;
+        imported.writer(head)?;
+        self.afs.check_files(head)?;
+        Ok(imported)
     }
 
     /// The visit that has a dataset open.

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use super::make::{check_name, kind_of};
 use super::{Outcome, VolumeServer, failed};
 use crate::errors::{errno, volume as code};
+use crate::server::header::Service as State;
 use crate::server::header::Stored;
 use crate::server::now;
 use crate::server::store::{Found, Head};
-use crate::server::volume::{Service as State, Volume};
+use crate::server::volume::Volume;
 use crate::types::{VolumeId, VolumeType};
 use crate::volume_name::VolumeName;
 

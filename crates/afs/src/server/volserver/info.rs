@@ -7,9 +7,10 @@ use crate::calls::volserver::{MAX_PARTITIONS, MAX_TRANSACTIONS, MAX_VOLUMES};
 use crate::errors::{errno, volser, volume as code};
 use crate::partition::PartitionId;
 use crate::server::chain;
+use crate::server::header::Service as State;
 use crate::server::header::Stored;
 use crate::server::store::{Partition as Store, Space};
-use crate::server::volume::{Service as State, Volume};
+use crate::server::volume::Volume;
 use crate::types::{
     Date, Partition, Partition64, TransactionStatus, Unique, VOK, VolumeInfo, VolumeStatus, XVolumeInfo,
 };

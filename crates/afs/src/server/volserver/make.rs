@@ -4,10 +4,10 @@ use super::{Outcome, VolumeServer, failed, is_incomplete};
 use crate::calls::volserver::{CreateReply, attach, volume_flag};
 use crate::dump::VolumeHeader;
 use crate::errors::{errno, volser, volume as code};
+use crate::server::header::Service as State;
 use crate::server::header::Stored;
 use crate::server::now;
 use crate::server::store::Found;
-use crate::server::volume::Service as State;
 use crate::types::{Date, Unique, VolumeId, VolumeInfo, VolumeType};
 
 /// The quota of a new volume in KiB.

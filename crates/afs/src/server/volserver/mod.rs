@@ -27,8 +27,9 @@ use std::time::Duration;
 use rx::engine::Info;
 use rx::{Call as RxCall, Reply as RxReply, Request, Service};
 
+use super::header::Service as State;
 use super::open::Open;
-use super::volume::{Service as State, Volume};
+use super::volume::Volume;
 use super::{Core, Error, chain};
 use crate::calls::volserver::{Call, Reply, attach, volume_flag};
 use crate::errors::{self, errno, rxgen, volser, volume as code};

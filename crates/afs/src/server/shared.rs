@@ -1,0 +1,38 @@
+//! What all volumes of a server share.
+
+use std::collections::BTreeSet;
+
+use parking_lot::Mutex;
+
+use super::blobs::Blobs;
+use super::known::Knowledge;
+use crate::types::VolumeId;
+
+/// What all volumes share.
+#[derive(Debug, Default)]
+pub struct Shared {
+    /// The blobs of directories.
+    pub blobs: Blobs,
+    /// What is known of files.
+    pub known: Knowledge,
+    /// The volumes whose headers in memory are newer than the stored ones.
+    changed: Mutex<BTreeSet<VolumeId>>,
+}
+
+impl Shared {
+    /// Takes the volumes whose headers are to be written.
+    pub fn take_changed(&self) -> BTreeSet<VolumeId> {
+        std::mem::take(&mut *self.changed.lock())
+    }
+
+    /// Notes that a header in memory is newer than the stored one.
+    pub(super) fn note_change(&self, volume: VolumeId) {
+        self.changed.lock().insert(volume);
+    }
+
+    /// Forgets the files of a volume.
+    pub(super) fn forget(&self, volume: VolumeId) {
+        self.blobs.forget(volume);
+        self.known.forget_volume(volume);
+    }
+}
