@@ -28,14 +28,14 @@ pub struct Call {
 }
 
 impl Call {
-    /// The call of a thread. `buffer` is what arrived already.
+    /// The call of a thread. `buffer` is what arrived already, and `done` says whether that is all.
     pub(crate) fn new(
         shard: &Arc<Shard>,
         state: &mut State,
         id: CallId,
         info: Info,
-        buffer: Vec<u8>,
-        done: bool,
+        (buffer, done): (Vec<u8>, bool),
+        outbox: Outbox,
     ) -> Call {
         let waiter = Shard::wait_for(state, id);
         Call {
@@ -43,7 +43,7 @@ impl Call {
             id,
             info,
             waiter,
-            outbox: Outbox::new(),
+            outbox,
             buffer,
             at: 0,
             done,
@@ -94,7 +94,7 @@ impl Call {
                 if self.waiter.failed().is_some() {
                     return Err(self.error());
                 }
-                if !Shard::wait(&mut state, &self.waiter, self.deadline) {
+                if !shard.wait(&mut state, &self.waiter, self.deadline) {
                     return Err(Error::Deadline);
                 }
             } else {
@@ -176,26 +176,38 @@ impl Call {
         while !room && !last {
             let mut state = shard.lock();
             room = state.engine.send(self.id, [], false).map_err(|_| self.error())?;
-            if !room && !Shard::wait(&mut state, &self.waiter, self.deadline) {
+            if !room && !shard.wait(&mut state, &self.waiter, self.deadline) {
                 return Err(Error::Deadline);
             }
         }
         Ok(())
     }
 
-    /// Ends the call. A server's reply still leaves.
-    pub(crate) fn finish(mut self) {
+    /// Ends the call. What was written still leaves. `last`: no more follows, which was not said
+    /// before. Returns the means to send.
+    pub(crate) fn finish(mut self, last: bool) -> Outbox {
         self.ended = true;
         let shard = Arc::clone(&self.shard);
         let mut state = shard.lock();
         Shard::forget(&mut state, self.id);
+        if last {
+            // If the client is gone, nothing is left to do.
+            let _ = state.engine.send(self.id, [], true);
+        }
         state.engine.finish(self.id);
         shard.settle(state, &mut self.outbox);
+        std::mem::take(&mut self.outbox)
     }
 
     /// Ends the call with a code for the peer.
     pub fn abort(mut self, code: i32) {
         self.end(code);
+    }
+
+    /// [`Call::abort`], which returns the means to send.
+    pub(crate) fn fail(mut self, code: i32) -> Outbox {
+        self.end(code);
+        std::mem::take(&mut self.outbox)
     }
 
     fn end(&mut self, code: i32) {

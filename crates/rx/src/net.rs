@@ -123,8 +123,9 @@ impl Default for Inbox {
 pub struct Outbox {
     /// The datagrams.
     pub datagrams: Vec<Datagram>,
-    plain: MultiHeaders<SockaddrIn>,
-    cutting: MultiHeaders<SockaddrIn>,
+    /// Made when they are first used: an outbox that sends nothing costs nothing.
+    plain: Option<MultiHeaders<SockaddrIn>>,
+    cutting: Option<MultiHeaders<SockaddrIn>>,
     /// Whether the kernel cuts messages.
     cuts: bool,
     /// Peers in a row to which a message was sent only without cutting.
@@ -164,9 +165,14 @@ impl Outbox {
     /// An empty one.
     #[must_use]
     pub fn new() -> Outbox {
-        let cutting = MultiHeaders::preallocate(BATCH, Some(nix::cmsg_space!(u16)));
-        let plain = MultiHeaders::preallocate(BATCH, None);
-        Outbox { datagrams: Vec::new(), plain, cutting, cuts: true, uncut: Vec::new(), failures: 0 }
+        Outbox {
+            datagrams: Vec::new(),
+            plain: None,
+            cutting: None,
+            cuts: true,
+            uncut: Vec::new(),
+            failures: 0,
+        }
     }
 
     /// Sends all datagrams.
@@ -237,7 +243,12 @@ impl Outbox {
         let size = cut.unwrap_or_default() as u16;
         let control = [ControlMessage::UdpGsoSegments(&size)];
         let control: &[ControlMessage<'_>] = if cut.is_some() { &control } else { &[] };
-        let headers = if cut.is_some() { &mut self.cutting } else { &mut self.plain };
+        let headers = match cut {
+            Some(_) => self
+                .cutting
+                .get_or_insert_with(|| MultiHeaders::preallocate(BATCH, Some(nix::cmsg_space!(u16)))),
+            None => self.plain.get_or_insert_with(|| MultiHeaders::preallocate(BATCH, None)),
+        };
         let sent = socket::sendmmsg(
             socket.as_raw_fd(),
             headers,

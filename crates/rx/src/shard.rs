@@ -1,10 +1,11 @@
-//! A socket, its engine, and the thread that joins them.
+//! A socket, its engine, and what joins them.
 //!
 //! # Theory
 //! Wake-ups of threads dominate the cost of small calls. So the thread of a socket receives a batch
 //! of datagrams, lets the engine take them in, answers the calls that can be answered from memory
-//! right there, and sends everything that results at once. Only calls that may block go to the
-//! worker pool.
+//! right there, and sends everything that results at once. Only calls that may block are queued. The
+//! same thread runs them next, unless they do block: then another one receives meanwhile (the pool
+//! of the endpoint).
 //!
 //! The engine is behind a lock. A worker that has something to send takes the lock, lets the engine
 //! make the packets, and sends them itself: it wakes no other thread for that.
@@ -72,13 +73,26 @@ pub enum Reply {
     Abort(i32),
 }
 
+/// What became of a call for a thread.
+pub(crate) enum Queued {
+    /// Another thread was woken for it.
+    Elsewhere,
+    /// This thread should look for it.
+    Here,
+    /// There are too many.
+    Refused,
+}
+
 /// What serves requests.
 pub(crate) trait Handler: Send + Sync {
     /// Answers a complete request at once, or not.
     fn quick(&self, request: &Request) -> Option<Reply>;
 
-    /// Has another thread serve a call. Returns `false` if there are too many.
-    fn queue(&self, shard: &Arc<Shard>, id: CallId, request: Request) -> bool;
+    /// Has a thread serve a call. `lazy`: this thread may look for it itself.
+    fn queue(&self, shard: &Arc<Shard>, id: CallId, request: Request, lazy: bool) -> Queued;
+
+    /// This thread is about to wait for a peer. Another one must receive.
+    fn waits(&self);
 
     /// Answers a packet that belongs to no connection.
     fn question(&self, header: &Header, body: &[u8]) -> Option<Vec<u8>>;
@@ -199,10 +213,12 @@ impl Shard {
 
     /// Waits for news of a call. Returns `false` if the deadline passed.
     pub(crate) fn wait(
+        &self,
         state: &mut MutexGuard<'_, State>,
         waiter: &Waiter,
         deadline: Option<Instant>,
     ) -> bool {
+        self.cover();
         match deadline {
             Some(deadline) => !waiter.changed.wait_until(state, deadline).timed_out(),
             None => {
@@ -214,12 +230,19 @@ impl Shard {
 
     /// Waits for a free channel. Returns `false` if the deadline passed.
     pub(crate) fn wait_free(&self, state: &mut MutexGuard<'_, State>, deadline: Option<Instant>) -> bool {
+        self.cover();
         match deadline {
             Some(deadline) => !self.free.wait_until(state, deadline).timed_out(),
             None => {
                 self.free.wait(state);
                 true
             }
+        }
+    }
+
+    fn cover(&self) {
+        if let Some(handler) = self.handler.get() {
+            handler.waits();
         }
     }
 
@@ -267,14 +290,27 @@ impl Shard {
     }
 
     /// Does what follows from a change of the engine: starts calls, and sends what leaves.
-    pub(crate) fn settle<'a>(self: &'a Arc<Shard>, mut state: MutexGuard<'a, State>, outbox: &mut Outbox) {
+    pub(crate) fn settle<'a>(self: &'a Arc<Shard>, state: MutexGuard<'a, State>, outbox: &mut Outbox) {
+        self.settle_as(state, outbox, false);
+    }
+
+    /// [`Shard::settle`]. `lazy`: this thread is about to look for calls. Returns whether it
+    /// should.
+    fn settle_as<'a>(
+        self: &'a Arc<Shard>,
+        mut state: MutexGuard<'a, State>,
+        outbox: &mut Outbox,
+        lazy: bool,
+    ) -> bool {
+        let mut queued = false;
         loop {
             let starts = self.events(&mut state);
             if starts.is_empty() {
                 break;
             }
             drop(state);
-            let replies = self.start(starts);
+            let (replies, here) = self.start(starts, lazy);
+            queued |= here;
             state = self.state.lock();
             for (id, reply) in replies {
                 match reply {
@@ -298,6 +334,7 @@ impl Shard {
         if late {
             self.wake_up();
         }
+        queued
     }
 
     fn send(&self, outbox: &mut Outbox) {
@@ -309,44 +346,23 @@ impl Shard {
         }
     }
 
-    fn start(self: &Arc<Shard>, starts: Vec<(CallId, Request)>) -> Vec<(CallId, Reply)> {
-        let Some(handler) = self.handler.get() else { return Vec::new() };
-        let mut replies = Vec::with_capacity(starts.len());
+    /// Answers calls, or has threads do so. Returns whether this thread should look for calls.
+    fn start(self: &Arc<Shard>, starts: Vec<(CallId, Request)>, lazy: bool) -> (Vec<(CallId, Reply)>, bool) {
+        let Some(handler) = self.handler.get() else { return (Vec::new(), false) };
+        let (mut replies, mut here) = (Vec::with_capacity(starts.len()), false);
         for (id, request) in starts {
             let reply = if request.complete { handler.quick(&request) } else { None };
             if let Some(reply) = reply {
                 replies.push((id, reply));
-            } else if !handler.queue(self, id, request) {
-                replies.push((id, Reply::Abort(code::RESTARTING)));
+                continue;
+            }
+            match handler.queue(self, id, request, lazy) {
+                Queued::Elsewhere => {}
+                Queued::Here => here = true,
+                Queued::Refused => replies.push((id, Reply::Abort(code::RESTARTING))),
             }
         }
-        replies
-    }
-
-    /// The thread: receives, answers and sends until [`Shard::stop`].
-    pub(crate) fn run(self: &Arc<Shard>) {
-        let (mut inbox, mut outbox) = (Inbox::new(), Outbox::new());
-        let mut questions = Limiter::new(QUESTIONS.0, QUESTIONS.1);
-        let mut gather = *GATHER.start();
-        while !self.stopped.load(Ordering::Acquire) {
-            // After a full batch, there are more datagrams. Else a receipt would be in vain.
-            if !inbox.was_full() {
-                self.sleep();
-            }
-            match inbox.receive(&self.socket) {
-                Ok(count) if count < *GATHERED.start() => gather = (gather * 5 / 4).min(*GATHER.end()),
-                Ok(count) if count > *GATHERED.end() => gather = (gather / 2).max(*GATHER.start()),
-                Ok(_) => {}
-                Err(error) => {
-                    tracing::error!(%error, "the Rx socket can't receive");
-                    std::thread::sleep(Duration::from_millis(100));
-                }
-            }
-            self.take_in(&mut inbox, &mut outbox, &mut questions);
-            if self.streaming.load(Ordering::Relaxed) && !inbox.was_full() {
-                std::thread::sleep(Duration::from_micros(gather));
-            }
-        }
+        (replies, here)
     }
 
     /// Waits for a datagram, a timer or another thread.
@@ -376,7 +392,8 @@ impl Shard {
         }
     }
 
-    fn take_in(self: &Arc<Shard>, inbox: &mut Inbox, outbox: &mut Outbox, questions: &mut Limiter) {
+    /// Takes a batch in. Returns whether this thread should look for calls.
+    fn take_in(self: &Arc<Shard>, inbox: &mut Inbox, outbox: &mut Outbox, questions: &mut Limiter) -> bool {
         let now = self.now();
         let (mut own, mut foreign) = (Vec::new(), Vec::new());
         let mut state = self.state.lock();
@@ -398,7 +415,7 @@ impl Shard {
         }
         state.engine.receive_all(now, &mut own);
         state.engine.tick(now);
-        self.settle(state, outbox);
+        let mut queued = self.settle_as(state, outbox, true);
         for (from, header, body) in foreign {
             if matches!(header.kind, Kind::Debug | Kind::Version | Kind::Params) {
                 if questions.allows(now, *from.ip()) {
@@ -407,9 +424,10 @@ impl Shard {
                     self.stats.refused_question();
                 }
             } else {
-                self.pass_on(from, &header, body, outbox);
+                queued |= self.pass_on(from, &header, body, outbox);
             }
         }
+        queued
     }
 
     fn shards(&self) -> &[Weak<Shard>] {
@@ -422,19 +440,20 @@ impl Shard {
     }
 
     /// Passes a packet to the engine that knows its connection. If none does, it is for this one.
+    /// Returns whether this thread should look for calls.
     fn pass_on(
         self: &Arc<Shard>,
         from: SocketAddrV4,
         header: &Header,
         mut body: Vec<u8>,
         outbox: &mut Outbox,
-    ) {
+    ) -> bool {
         let others = self.shards().iter().filter_map(Weak::upgrade).filter(|shard| shard.index != self.index);
         let owner = others.into_iter().find(|shard| shard.state.lock().engine.knows(from, header));
         let owner = owner.as_ref().unwrap_or(self);
         let mut state = owner.state.lock();
         state.engine.receive(owner.now(), from, header, &mut body);
-        owner.settle(state, outbox);
+        owner.settle_as(state, outbox, true)
     }
 
     /// Answers `rxdebug`, if it is a client that asks.
@@ -449,6 +468,81 @@ impl Shard {
         let datagram = crate::engine::Datagram { to, head: header.encode(), body: Slice::from(answer) };
         outbox.datagrams.push(datagram);
         self.send(outbox);
+    }
+}
+
+/// Where a thread receives and sends. It stays with the thread.
+#[derive(Default)]
+pub(crate) struct Boxes {
+    /// Made when the thread first receives: it is large.
+    inbox: Option<Inbox>,
+    pub(crate) outbox: Outbox,
+}
+
+/// The right to receive from a shard. One thread has it at a time.
+pub(crate) struct Receiver {
+    shard: Arc<Shard>,
+    /// More datagrams may be waiting.
+    full: bool,
+    /// Calls were run since the last batch.
+    late: bool,
+    questions: Limiter,
+    /// Microseconds for which packets of large calls gather.
+    gather: u64,
+    /// The next turn begins with that.
+    gathers: bool,
+}
+
+impl Receiver {
+    /// The receiver of a shard, which has no other.
+    pub(crate) fn new(shard: Arc<Shard>) -> Receiver {
+        Receiver {
+            shard,
+            full: false,
+            late: false,
+            questions: Limiter::new(QUESTIONS.0, QUESTIONS.1),
+            gather: *GATHER.start(),
+            gathers: false,
+        }
+    }
+
+    /// Whether the shard was stopped, so that no more is to be received.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.shard.stopped.load(Ordering::Acquire)
+    }
+
+    /// Waits for a batch of packets, or for a timer, answers and sends. Returns whether this
+    /// thread should look for calls.
+    pub(crate) fn turn(&mut self, boxes: &mut Boxes) -> bool {
+        if std::mem::take(&mut self.gathers) {
+            std::thread::sleep(Duration::from_micros(self.gather));
+        }
+        let inbox = boxes.inbox.get_or_insert_default();
+        // After a full batch, there are more datagrams; after calls, there probably are.
+        let mut received = match self.full || self.late {
+            true => inbox.receive(&self.shard.socket),
+            false => Ok(0),
+        };
+        if matches!(received, Ok(0)) {
+            self.shard.sleep();
+            received = inbox.receive(&self.shard.socket);
+        }
+        match received {
+            Ok(count) if count < *GATHERED.start() => {
+                self.gather = (self.gather * 5 / 4).min(*GATHER.end());
+            }
+            Ok(count) if count > *GATHERED.end() => self.gather = (self.gather / 2).max(*GATHER.start()),
+            Ok(_) => {}
+            Err(error) => {
+                tracing::error!(%error, "the Rx socket can't receive");
+                std::thread::sleep(Duration::from_millis(100));
+            }
+        }
+        self.full = inbox.was_full();
+        let queued = self.shard.take_in(inbox, &mut boxes.outbox, &mut self.questions);
+        self.gathers = self.shard.streaming.load(Ordering::Relaxed) && !self.full;
+        self.late = queued;
+        queued
     }
 }
 

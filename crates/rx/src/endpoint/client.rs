@@ -42,7 +42,7 @@ impl Connection {
             }
         };
         let info = state.engine.info(id).ok_or(Error::Gone)?;
-        let mut call = Call::new(&self.shard, &mut state, id, info, Vec::new(), false);
+        let mut call = Call::new(&self.shard, &mut state, id, info, (Vec::new(), false), Outbox::new());
         call.set_deadline(Some(deadline));
         Ok(call)
     }
@@ -60,7 +60,7 @@ impl Connection {
 
 fn finish(mut call: Call) -> Result<Vec<u8>> {
     let reply = call.read_all(REPLY)?;
-    call.finish();
+    call.finish(false);
     Ok(reply)
 }
 

@@ -1,17 +1,18 @@
 //! An address at which services are served, and from which calls are made.
 //!
 //! # Theory
-//! An endpoint has a few sockets at one address, each with a thread ([`crate::shard`]), and
-//! a pool of workers for calls that may block. Calls of our own leave from the same sockets: the
+//! An endpoint has a few sockets at one address ([`crate::shard`]), and a pool of threads that
+//! receive from them and run the calls that may block. Calls of our own leave from the same sockets: the
 //! clients of a file server expect its callbacks from its own port.
 //!
 //! # Life
 //! [`Endpoint::bind`] starts the threads. Dropping the endpoint ends all calls: their peers get an
 //! abort with [`code::RESTARTING`], as OpenAFS's servers send it to new calls when they end. Calls
-//! that wait for a worker are dropped. Workers see their calls fail, and are joined if they end
-//! within seconds. Then the threads of the sockets are joined.
+//! that wait for a thread are dropped. Threads see their calls fail, and are awaited if they end
+//! within seconds.
 
 mod client;
+mod lines;
 mod pool;
 #[cfg(test)]
 mod tests;
@@ -21,7 +22,6 @@ pub use client::{Connection, call_all};
 use std::net::SocketAddrV4;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
-use std::thread::JoinHandle;
 use std::time::Instant;
 
 use crate::call::Call;
@@ -30,7 +30,7 @@ use crate::net;
 use crate::packet::debug::{self, Question};
 use crate::packet::{Header, Kind};
 use crate::security::Class;
-use crate::shard::{self, Handler, Reply, Request, Shard};
+use crate::shard::{self, Handler, Queued, Receiver, Reply, Request, Shard};
 use crate::stats::Stats;
 use crate::{Error, Result, code};
 use pool::{Job, Pool};
@@ -46,6 +46,12 @@ pub trait Service: Send + Sync {
     /// `None` sends the request to [`Service::run`].
     fn quick(&self, request: &Request) -> Option<Reply>;
 
+    /// Whether a complete request keeps its thread busy for long, even if the thread never waits.
+    /// Then another thread receives packets meanwhile.
+    fn is_long(&self, _: &Request) -> bool {
+        false
+    }
+
     /// Serves a call in a thread of its own. The request's bytes are read from the call, and the
     /// reply is written to it. The end of the reply follows by itself.
     ///
@@ -56,9 +62,9 @@ pub trait Service: Send + Sync {
 
 /// How an endpoint is made.
 pub struct Options {
-    /// Sockets, each with a thread.
+    /// Sockets, from each of which a thread receives.
     pub shards: usize,
-    /// Threads for calls that may block.
+    /// Threads for calls that block.
     pub workers: usize,
     /// The most such threads. More than `workers` are started when calls would wait.
     pub most_workers: usize,
@@ -154,9 +160,16 @@ impl Handler for Services {
         }
     }
 
-    fn queue(&self, shard: &Arc<Shard>, id: CallId, request: Request) -> bool {
-        let Some(service) = self.find(request.info.service) else { return false };
-        self.pool.submit(Job { shard: Arc::clone(shard), id, request, service: Arc::clone(service) })
+    fn queue(&self, shard: &Arc<Shard>, id: CallId, request: Request, lazy: bool) -> Queued {
+        let Some(service) = self.find(request.info.service) else { return Queued::Refused };
+        // The rest of a request arrives while it is served.
+        let lazy = lazy && request.complete && !service.is_long(&request);
+        let job = Job { shard: Arc::clone(shard), id, request, service: Arc::clone(service) };
+        self.pool.submit(job, lazy)
+    }
+
+    fn waits(&self) {
+        self.pool.cover();
     }
 
     fn question(&self, header: &Header, body: &[u8]) -> Option<Vec<u8>> {
@@ -189,7 +202,6 @@ fn counts(shards: impl Iterator<Item = Arc<Shard>>) -> Counts {
 pub struct Endpoint {
     shards: Vec<Arc<Shard>>,
     stats: Arc<Stats>,
-    threads: Vec<JoinHandle<()>>,
     pool: Arc<Pool>,
     address: SocketAddrV4,
     next: AtomicUsize,
@@ -229,21 +241,19 @@ impl Endpoint {
             shards.push(Shard::new(socket, engine, index, begun, Arc::clone(&stats))?);
         }
         let weak: Vec<_> = shards.iter().map(Arc::downgrade).collect();
-        let pool = Pool::new(options.workers, options.most_workers, options.waiting);
+        let pool = Pool::new(options.workers, options.most_workers, options.waiting, count);
+        let pool = pool.map_err(socket_error)?;
         let services = Arc::new(Services {
             services: options.services,
             pool: Arc::clone(&pool),
             version: options.version,
             shards: weak.clone(),
         });
-        let mut threads = Vec::new();
         for shard in &shards {
             shard.join(Arc::clone(&services) as Arc<dyn Handler>, weak.clone());
-            let shard = Arc::clone(shard);
-            let thread = std::thread::Builder::new().name("rx".into()).spawn(move || shard.run());
-            threads.push(thread.map_err(socket_error)?);
         }
-        Ok(Endpoint { shards, stats, threads, pool, address: bound, next: AtomicUsize::new(0) })
+        pool.receive(shards.iter().map(|shard| Receiver::new(Arc::clone(shard))).collect());
+        Ok(Endpoint { shards, stats, pool, address: bound, next: AtomicUsize::new(0) })
     }
 
     /// The address that it has.
@@ -280,13 +290,6 @@ impl Drop for Endpoint {
         for shard in &self.shards {
             shard.shut_down();
         }
-        self.pool.stop();
-        for shard in &self.shards {
-            shard.stop();
-        }
-        for thread in self.threads.drain(..) {
-            // Its panic was reported where it happened.
-            let _ = thread.join();
-        }
+        self.pool.stop(&self.shards);
     }
 }

@@ -1,43 +1,55 @@
-//! Threads for calls that may block.
+//! Threads that receive, and run the calls that may block.
 //!
 //! # Theory
-//! Each host has a line of its own, and the lines take turns. So a host with many calls delays its
-//! own calls, and those of others by one at most. A host whose calls take long has a quarter of the
-//! threads at most, and no more than are free: the last ones are left for hosts that have none.
+//! Most calls that may block do not: what they need is in memory. To wake another thread for such
+//! a call costs more than the call. So the thread that receives from a socket runs the calls that
+//! arrived itself. Meanwhile nobody has its [`Receiver`], which lies where any thread of the pool
+//! can take it.
 //!
-//! Strangers, whose address may be forged, have lines of their own, in no way those of the host
-//! that they pretend to be. Together they have half of the threads. Proven hosts come first, but
-//! for every fourth turn.
+//! A thread must not be missed while its call does block, or takes long. Three things see to that:
 //!
-//! The places in the lines are shared likewise: a line has no more than are free, and strangers
-//! have a quarter of all.
+//! * For calls that take long in any case, another thread is woken at once.
+//! * A thread that is about to wait for its client, or for a server, first wakes another one
+//!   ([`Pool::cover`]).
+//! * The watcher looks at the pool every [`TICK`] while a receiver is free or calls wait. If
+//!   nothing has moved since, it wakes a thread, and twice as many the next time.
+//!
+//! After such a stall, threads are woken for each call for a while ([`EAGER`]).
+//!
+//! Which call is next is the business of [`Lines`].
 //!
 //! # Life
 //! Some threads are always there. Others start when a call would wait, and end when they had
-//! nothing to do for a while. [`Pool::stop`] drops the calls that wait.
+//! nothing to do for a while. There are always enough for the receivers, even if each call blocks.
+//! [`Pool::stop`] drops the calls that wait.
+//!
+//! # Locks
+//! A thread may hold the lock of a shard when it takes that of the pool; never the reverse.
 
-use std::collections::{HashMap, VecDeque};
-use std::net::Ipv4Addr;
+use std::io;
 use std::sync::Arc;
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::Service;
+use super::lines::{Line, Lines};
 use crate::call::Call;
 use crate::engine::CallId;
 use crate::net::Outbox;
-use crate::shard::{Request, Shard};
+use crate::shard::{Boxes, Queued, Receiver, Request, Shard};
 
-/// A host has one part of the threads in so many.
-const PARTS: usize = 4;
-/// Strangers come first in one turn of so many.
-const TURNS: usize = 4;
 /// After which time without work an extra thread ends.
 const IDLE: Duration = Duration::from_secs(30);
 /// How long [`Pool::stop`] waits for threads, whose calls have failed.
 const GRACE: Duration = Duration::from_secs(5);
+/// How often the watcher looks at the pool. A call that blocks delays others for twice as long.
+const TICK: Duration = Duration::from_micros(400);
+/// Ticks without a free receiver and without calls, after which the watcher sleeps.
+const CALM: u32 = 4;
+/// Ticks for which calls wake threads after a stall, and the most of them after many.
+const EAGER: (u32, u32) = (4, 64);
 
 /// A call for a worker.
 pub(super) struct Job {
@@ -52,178 +64,49 @@ impl Job {
         (*self.request.info.peer.ip(), self.request.info.proved)
     }
 
-    fn run(self) {
+    fn run(self, outbox: &mut Outbox) {
         let Job { shard, id, request, service } = self;
         let mut state = shard.lock();
         if state.engine.info(id).is_none() {
             // The client has given the call up. The channel's next call may start.
             state.engine.finish(id);
-            shard.settle(state, &mut Outbox::new());
+            shard.settle(state, outbox);
             return;
         }
-        let mut call = Call::new(&shard, &mut state, id, request.info, request.body, request.complete);
+        let arrived = (request.body, request.complete);
+        let mut call = Call::new(&shard, &mut state, id, request.info, arrived, std::mem::take(outbox));
         drop(state);
-        match service.run(&mut call) {
-            Ok(()) => {
-                // If the client is gone, nothing is left to do.
-                let _ = call.write_last(Vec::new());
-                call.finish();
-            }
-            Err(code) => call.abort(code),
-        }
-    }
-}
-
-/// Whose calls wait for each other: an address, and whether it is proven.
-type Line = (Ipv4Addr, bool);
-
-/// The calls of a line.
-struct Waiting<J> {
-    jobs: VecDeque<J>,
-    running: usize,
-    /// It is among those whose turn comes.
-    has_turn: bool,
-}
-
-/// Which call is next. It knows no thread.
-struct Lines<J> {
-    /// How many calls run at a time, at most.
-    limit: usize,
-    /// How many calls wait, at most.
-    most: usize,
-    lines: HashMap<Line, Waiting<J>>,
-    /// Strangers, and proven hosts.
-    turns: [VecDeque<Line>; 2],
-    running: [usize; 2],
-    /// Calls that wait: of strangers, and of proven hosts.
-    waiting: [usize; 2],
-    turn: usize,
-}
-
-impl<J> Lines<J> {
-    fn new(limit: usize, most: usize) -> Lines<J> {
-        Lines {
-            limit,
-            most,
-            lines: HashMap::new(),
-            turns: [VecDeque::new(), VecDeque::new()],
-            running: [0; 2],
-            waiting: [0; 2],
-            turn: 0,
-        }
-    }
-
-    /// How many calls wait.
-    fn waiting(&self) -> usize {
-        self.waiting[0] + self.waiting[1]
-    }
-
-    /// Whether a call of a line may wait: a line has no more places than are free.
-    fn may_wait(&self, line: &Line) -> bool {
-        let (strangers, proven) = (self.most / PARTS, self.most - self.most / PARTS);
-        let (class, all) = if line.1 { (1, proven) } else { (0, strangers.max(1)) };
-        let own = self.lines.get(line).map_or(0, |waiting| waiting.jobs.len());
-        own < all.saturating_sub(self.waiting[class])
-    }
-
-    fn push(&mut self, line: Line, job: J) {
-        self.waiting[usize::from(line.1)] += 1;
-        let waiting = self.lines.entry(line).or_insert_with(|| Waiting {
-            jobs: VecDeque::new(),
-            running: 0,
-            has_turn: false,
-        });
-        waiting.jobs.push_back(job);
-        if !waiting.has_turn {
-            waiting.has_turn = true;
-            self.turns[usize::from(line.1)].push_back(line);
-        }
-    }
-
-    /// Whether a line may have another thread. One that has none always may.
-    fn may_run(&self, running: usize) -> bool {
-        let free = self.limit.saturating_sub(self.running[0] + self.running[1]);
-        running == 0 || running < (self.limit / PARTS).max(1).min(free)
-    }
-
-    /// The next call, which counts as running until [`Lines::done`].
-    fn pop(&mut self) -> Option<(Line, J)> {
-        self.turn = (self.turn + 1) % TURNS;
-        let first = usize::from(self.turn != 0);
-        [first, 1 - first].into_iter().find_map(|class| self.pop_of(class))
-    }
-
-    fn pop_of(&mut self, class: usize) -> Option<(Line, J)> {
-        if class == 0 && self.strangers_are_full() {
-            return None;
-        }
-        while let Some(line) = self.turns[class].pop_front() {
-            let running = self.lines.get(&line)?.running;
-            let may_run = self.may_run(running);
-            let waiting = self.lines.get_mut(&line)?;
-            waiting.has_turn = false;
-            // A line without a turn has a call that runs, whose end brings it back.
-            let Some(job) = may_run.then(|| waiting.jobs.pop_front()).flatten() else { continue };
-            waiting.running += 1;
-            if !waiting.jobs.is_empty() {
-                waiting.has_turn = true;
-                self.turns[class].push_back(line);
-            }
-            self.running[class] += 1;
-            self.waiting[class] -= 1;
-            return Some((line, job));
-        }
-        None
-    }
-
-    fn done(&mut self, line: Line) {
-        let class = usize::from(line.1);
-        self.running[class] -= 1;
-        let Some(waiting) = self.lines.get_mut(&line) else { return };
-        waiting.running -= 1;
-        if waiting.jobs.is_empty() {
-            if waiting.running == 0 && !waiting.has_turn {
-                self.lines.remove(&line);
-            }
-        } else if !waiting.has_turn {
-            waiting.has_turn = true;
-            self.turns[class].push_back(line);
-        }
-    }
-
-    fn strangers_are_full(&self) -> bool {
-        self.running[0] >= (self.limit / 2).max(1)
-    }
-
-    /// Whether a call might run if there were a thread for it.
-    fn has_turns(&self) -> bool {
-        !self.turns[1].is_empty() || (!self.turns[0].is_empty() && !self.strangers_are_full())
-    }
-
-    /// Forgets the calls that wait, and returns them.
-    fn clear(&mut self) -> Vec<J> {
-        self.waiting = [0; 2];
-        self.turns.iter_mut().for_each(VecDeque::clear);
-        let lines = self.lines.values_mut();
-        lines
-            .flat_map(|line| {
-                line.has_turn = false;
-                std::mem::take(&mut line.jobs)
-            })
-            .collect()
+        *outbox = match service.run(&mut call) {
+            Ok(()) => call.finish(true),
+            Err(code) => call.fail(code),
+        };
     }
 }
 
 /// What the lock of the pool protects.
 struct State {
     lines: Lines<Job>,
+    /// Receivers that no thread has.
+    free: Vec<Receiver>,
     /// The threads that were started, and those that run.
     threads: usize,
     running: Vec<ThreadId>,
+    /// Calls that run.
+    calls: usize,
     idle: usize,
     /// Calls that ever waited.
     waited: u32,
+    /// Calls that ever began, and receivers that were ever released.
+    begun: u64,
+    released: u64,
+    /// Ticks for which each call wakes a thread.
+    eager: u32,
+    /// The watcher does not sleep.
+    watched: bool,
+    /// No more calls begin.
     stopped: bool,
+    /// No more receivers either.
+    ended: bool,
 }
 
 impl State {
@@ -232,17 +115,31 @@ impl State {
         self.threads -= 1;
         self.running.retain(|id| *id != thread::current().id());
     }
+
+    /// Whether a call may begin. More than the limit would leave no thread that receives.
+    fn may_begin(&self) -> bool {
+        !self.stopped && self.calls < self.lines.limit && self.lines.has_turns()
+    }
+
+    /// Whether there is something to do for a thread.
+    fn has_work(&self) -> bool {
+        !self.free.is_empty() || self.may_begin()
+    }
 }
 
 /// The threads.
 pub(super) struct Pool {
     state: Mutex<State>,
-    /// There is a call, or the end.
+    /// There is a call, a free receiver, or the end.
     work: Condvar,
-    /// A thread has ended.
+    /// The watcher has work, or ends.
+    watch: Condvar,
+    /// A thread or a call has ended.
     ended: Condvar,
     /// Threads that are always there.
     least: usize,
+    /// Threads at most.
+    most: usize,
 }
 
 /// A call that runs. Its end counts, however it comes.
@@ -255,6 +152,10 @@ impl Drop for Running<'_> {
     fn drop(&mut self) {
         let mut state = self.pool.state.lock();
         state.lines.done(self.line);
+        state.calls -= 1;
+        if state.stopped {
+            self.pool.ended.notify_all();
+        }
         if thread::panicking() {
             state.end();
         }
@@ -262,181 +163,239 @@ impl Drop for Running<'_> {
 }
 
 impl Pool {
-    /// So many threads that are always there, so many at most, and so many calls that may wait.
-    pub(super) fn new(least: usize, limit: usize, most: usize) -> Arc<Pool> {
+    /// So many threads for calls that are always there, so many at most, and so many calls that
+    /// may wait. There are as many more threads as there will be receivers.
+    ///
+    /// # Errors
+    /// The system can't start a thread.
+    pub(super) fn new(least: usize, limit: usize, waiting: usize, receivers: usize) -> io::Result<Arc<Pool>> {
         let least = least.max(1);
-        let lines = Lines::new(limit.max(least), most);
+        let lines = Lines::new(limit.max(least), waiting);
         let pool = Arc::new(Pool {
+            most: lines.limit + receivers,
             state: Mutex::new(State {
                 lines,
+                free: Vec::new(),
                 threads: 0,
                 running: Vec::new(),
+                calls: 0,
                 idle: 0,
                 waited: 0,
+                begun: 0,
+                released: 0,
+                eager: 0,
+                watched: true,
                 stopped: false,
+                ended: false,
             }),
             work: Condvar::new(),
+            watch: Condvar::new(),
             ended: Condvar::new(),
-            least,
+            least: least + receivers,
         });
-        let mut state = pool.state.lock();
-        (0..least).for_each(|_| pool.add(&mut state));
-        drop(state);
-        pool
+        let started = pool.start_all();
+        if started.is_err() {
+            pool.stop(&[]);
+        }
+        started.map(|()| pool)
+    }
+
+    fn start_all(self: &Arc<Pool>) -> io::Result<()> {
+        let watcher = Arc::clone(self);
+        let mut state = self.state.lock();
+        thread::Builder::new().name("rx-watcher".into()).spawn(move || watcher.watch_all())?;
+        state.threads += 1;
+        (0..self.least).try_for_each(|_| self.add(&mut state))
     }
 
     /// Starts a thread.
-    fn add(self: &Arc<Pool>, state: &mut State) {
+    fn add(self: &Arc<Pool>, state: &mut State) -> io::Result<()> {
         let (pool, thread) = (Arc::clone(self), thread::Builder::new().name("rx-worker".into()));
-        match thread.spawn(move || pool.work()) {
-            Ok(_) => state.threads += 1,
-            Err(error) => tracing::error!(%error, "a worker for Rx calls can't start"),
-        }
+        thread.spawn(move || pool.work())?;
+        state.threads += 1;
+        Ok(())
     }
 
-    /// Has a thread look for a call: an idle one, or a new one.
+    /// Has threads receive.
+    pub(super) fn receive(self: &Arc<Pool>, receivers: Vec<Receiver>) {
+        let mut state = self.state.lock();
+        state.free.extend(receivers);
+        self.work.notify_all();
+        self.watch(&mut state);
+    }
+
+    /// Has a thread look for work: an idle one, or a new one.
     fn wake(self: &Arc<Pool>, state: &mut State) {
         if state.idle > 0 {
             self.work.notify_one();
-        } else if state.threads < state.lines.limit {
-            self.add(state);
+        } else if state.running.len() < self.most
+            && state.threads <= self.most
+            && let Err(error) = self.add(state)
+        {
+            tracing::error!(%error, "a worker for Rx calls can't start");
+        }
+    }
+
+    /// Has the watcher look at the pool from now on.
+    fn watch(&self, state: &mut State) {
+        if !state.watched {
+            state.watched = true;
+            self.watch.notify_one();
         }
     }
 
     fn work(self: &Arc<Pool>) {
+        let mut boxes = Boxes::default();
         let mut state = self.state.lock();
         state.running.push(thread::current().id());
-        while !state.stopped {
-            if let Some((line, job)) = state.lines.pop() {
-                // A thread that is notified twice takes one call: it passes the second notice on.
-                if state.lines.has_turns() {
-                    self.wake(&mut state);
-                }
+        loop {
+            let job = if state.may_begin() { state.lines.pop() } else { None };
+            if let Some((line, job)) = job {
+                state.begun += 1;
+                state.calls += 1;
                 drop(state);
                 let running = Running { pool: self, line };
-                job.run();
+                job.run(&mut boxes.outbox);
                 drop(running);
                 state = self.state.lock();
-                continue;
-            }
-            state.idle += 1;
-            let late = self.work.wait_for(&mut state, IDLE).timed_out();
-            state.idle -= 1;
-            if late && state.threads > self.least && !state.lines.has_turns() {
+            } else if let Some(receiver) = state.free.pop() {
+                state = self.receive_until_calls(state, receiver, &mut boxes);
+            } else if state.stopped {
                 break;
+            } else {
+                state.idle += 1;
+                let late = self.work.wait_for(&mut state, IDLE).timed_out();
+                state.idle -= 1;
+                // The watcher counts as a thread.
+                if late && state.threads > self.least + 1 && !state.has_work() {
+                    break;
+                }
             }
         }
         state.end();
         self.ended.notify_all();
     }
 
-    /// Gives a call to a thread. Returns `false` if too many wait.
-    pub(super) fn submit(self: &Arc<Pool>, job: Job) -> bool {
+    /// Receives until calls wait for a thread, or no more is to be received.
+    fn receive_until_calls<'a>(
+        &'a self,
+        state: MutexGuard<'a, State>,
+        mut receiver: Receiver,
+        boxes: &mut Boxes,
+    ) -> MutexGuard<'a, State> {
+        drop(state);
+        loop {
+            if receiver.is_stopped() {
+                drop(receiver);
+                return self.state.lock();
+            }
+            if !receiver.turn(boxes) {
+                continue;
+            }
+            let mut state = self.state.lock();
+            if state.may_begin() {
+                state.free.push(receiver);
+                state.released += 1;
+                self.watch(&mut state);
+                return state;
+            }
+        }
+    }
+
+    /// Gives a call to a thread. `lazy`: the caller is a thread of the pool and may look for it.
+    pub(super) fn submit(self: &Arc<Pool>, job: Job, lazy: bool) -> Queued {
         let mut state = self.state.lock();
         let line = job.line();
         if state.stopped || !state.lines.may_wait(&line) {
-            return false;
+            return Queued::Refused;
         }
         state.lines.push(line, job);
         state.waited = state.waited.wrapping_add(u32::from(state.idle == 0));
+        self.watch(&mut state);
+        // After a stall, other threads are woken for all calls.
+        if lazy && state.eager == 0 {
+            return Queued::Here;
+        }
         self.wake(&mut state);
-        true
+        Queued::Elsewhere
+    }
+
+    /// A thread is about to wait. If it could be the one that receives, another thread does.
+    pub(super) fn cover(self: &Arc<Pool>) {
+        let mut state = self.state.lock();
+        if state.has_work() {
+            self.wake(&mut state);
+        }
+    }
+
+    /// The watcher: see the module.
+    fn watch_all(self: &Arc<Pool>) {
+        let (mut calm, mut threads) = (0, 1);
+        let (mut before, mut had_work) = ((0, 0), (false, false));
+        loop {
+            let mut state = self.state.lock();
+            if state.ended {
+                state.end();
+                self.ended.notify_all();
+                return;
+            }
+            let has_work = (!state.free.is_empty(), state.may_begin());
+            let moved = (state.released - before.0, state.begun - before.1);
+            let deaf = has_work.0 && had_work.0 && moved.0 == 0;
+            let stuck = has_work.1 && had_work.1 && moved.1 == 0;
+            let slow = has_work.1 && state.lines.waiting() as u64 > 2 * moved.1;
+            state.eager = state.eager.saturating_sub(1);
+            if deaf || stuck {
+                (0..threads).for_each(|_| self.wake(&mut state));
+                threads = (threads * 2).min(self.most);
+                state.eager = (state.eager + EAGER.0).min(EAGER.1);
+            } else {
+                threads = 1;
+                if slow {
+                    self.wake(&mut state);
+                }
+            }
+            (before, had_work) = ((state.released, state.begun), has_work);
+            calm = if has_work == (false, false) && state.eager == 0 { calm + 1 } else { 0 };
+            if calm > CALM {
+                state.watched = false;
+                while !state.watched && !state.ended {
+                    self.watch.wait(&mut state);
+                }
+                calm = 0;
+            }
+            drop(state);
+            thread::sleep(TICK);
+        }
     }
 
     /// Has the threads end after their calls, which should have failed, and waits for them a while.
-    /// A thread that its service keeps for longer ends later.
-    pub(super) fn stop(&self) {
+    /// A thread that its service keeps for longer ends later. Receivers go on until the calls have
+    /// ended.
+    pub(super) fn stop(&self, shards: &[Arc<Shard>]) {
         let mut state = self.state.lock();
         state.stopped = true;
         let jobs = state.lines.clear();
+        self.watch(&mut state);
         self.work.notify_all();
         // A service that drops its endpoint does so in one of the threads.
         let own = usize::from(state.running.contains(&thread::current().id()));
         let deadline = Instant::now() + GRACE;
-        while state.threads > own && !self.ended.wait_until(&mut state, deadline).timed_out() {}
+        while state.calls > own && !self.ended.wait_until(&mut state, deadline).timed_out() {}
+        state.ended = true;
+        let free = std::mem::take(&mut state.free);
+        self.watch.notify_all();
+        self.work.notify_all();
         drop(state);
-        drop(jobs);
+        shards.iter().for_each(|shard| shard.stop());
+        drop((jobs, free));
+        let mut state = self.state.lock();
+        while state.threads > own && !self.ended.wait_until(&mut state, deadline).timed_out() {}
     }
 
     /// Calls that wait, threads that are idle, calls that ever waited.
     pub(super) fn numbers(&self) -> (u32, u32, u32) {
         let state = self.state.lock();
         (state.lines.waiting() as u32, state.idle as u32, state.waited)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const A: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
-
-    fn host(n: u32) -> Ipv4Addr {
-        Ipv4Addr::from(0x0b00_0000 + n)
-    }
-
-    /// Goal: a host with a thousand calls has a quarter of the threads. The next host's call runs.
-    #[test]
-    fn a_host_has_a_share() {
-        let mut lines = Lines::new(16, 10_000);
-        (0..1_000).for_each(|n| lines.push((A, true), n));
-        let taken = std::iter::from_fn(|| lines.pop()).count();
-        assert_eq!(taken, 4);
-        lines.push((host(1), true), 5_000);
-        assert_eq!(lines.pop(), Some(((host(1), true), 5_000)));
-        // An end makes place for one more of the same host.
-        lines.done((A, true));
-        assert!(lines.pop().is_some_and(|(line, _)| line.0 == A));
-        assert!(lines.pop().is_none());
-    }
-
-    /// Goal: however many hosts take what they can, a host that has nothing finds a thread.
-    #[test]
-    fn the_last_threads_are_for_hosts_without() {
-        let mut lines = Lines::new(16, 10_000);
-        for n in 0..8 {
-            (0..100).for_each(|job| lines.push((host(n), true), job));
-        }
-        let greedy = std::iter::from_fn(|| lines.pop().map(|(line, _)| line)).collect::<Vec<_>>();
-        assert!(greedy.len() <= 15, "{}", greedy.len());
-        lines.push((A, true), 0);
-        assert_eq!(lines.pop(), Some(((A, true), 0)));
-    }
-
-    /// Goal: hosts take turns, and strangers neither fill the threads nor take a proven host's
-    /// share.
-    #[test]
-    fn strangers_are_apart() {
-        let mut lines = Lines::new(16, 10_000);
-        for n in 0..100 {
-            lines.push((host(n), false), 0);
-            lines.push((A, false), 0);
-        }
-        (0..4).for_each(|n| lines.push((A, true), n));
-        let taken: Vec<_> = std::iter::from_fn(|| lines.pop().map(|(line, _)| line)).collect();
-        assert_eq!(taken.iter().filter(|line| !line.1).count(), 8);
-        assert_eq!(taken.iter().filter(|line| **line == (A, true)).count(), 4);
-        assert!(taken[..4].iter().filter(|line| line.1).count() >= 3, "{taken:?}");
-        taken.into_iter().for_each(|line| lines.done(line));
-        assert_eq!(lines.clear().len() + 12, 204);
-    }
-
-    /// Goal: neither strangers nor greedy hosts take the last place in the queue.
-    #[test]
-    fn a_place_is_left() {
-        let mut lines = Lines::new(16, 100);
-        let fill = |lines: &mut Lines<u32>, line: Line| {
-            let mut count = 0;
-            while lines.may_wait(&line) {
-                lines.push(line, 0);
-                count += 1;
-            }
-            count
-        };
-        assert_eq!((0..100).map(|n| fill(&mut lines, (host(n), false))).sum::<i32>(), 25);
-        assert_eq!(fill(&mut lines, (A, true)), 38);
-        let all: Vec<i32> = (0..5).map(|n| fill(&mut lines, (host(n), true))).collect();
-        assert!(all.iter().all(|count| *count >= 1), "{all:?}");
-        assert!(lines.waiting() <= 100);
     }
 }

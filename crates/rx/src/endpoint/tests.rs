@@ -339,3 +339,58 @@ fn questions_have_a_rate() {
         }
     }
 }
+
+/// Its calls `b` wait until they are let go, of which the endpoint knows nothing. All others are
+/// answered at once with whether the client is proven.
+struct Blocking {
+    begun: Sender<()>,
+    /// Free when the calls may end.
+    gate: Arc<parking_lot::Mutex<()>>,
+}
+
+impl Service for Blocking {
+    fn quick(&self, request: &Request) -> Option<Reply> {
+        (request.body != b"b").then(|| Reply::Parts(vec![Slice::from(vec![u8::from(request.info.proved)])]))
+    }
+
+    fn run(&self, _: &mut Call) -> Result<(), i32> {
+        self.begun.send(()).map_err(|_| code::USER_ABORT)?;
+        drop(self.gate.lock());
+        Ok(())
+    }
+}
+
+/// Goal: calls that block elsewhere than at their client take no socket's thread with them, even
+/// if all threads for calls are taken.
+#[test]
+fn blocked_calls_do_not_end_the_receipt() {
+    const MOST: u8 = 4;
+    for shards in [1, 2] {
+        let (begun, begins) = channel();
+        let gate = Arc::new(parking_lot::Mutex::new(()));
+        let closed = gate.lock();
+        let service = Blocking { begun, gate: Arc::clone(&gate) };
+        let services: Vec<(u16, Arc<dyn Service>)> = vec![(1, Arc::new(service))];
+        let classes: Vec<Arc<dyn crate::security::Class>> = vec![Arc::new(Null)];
+        let most_workers = usize::from(MOST);
+        let options = Options { shards, workers: 1, most_workers, services, classes, ..Options::default() };
+        let server = Endpoint::bind(LOCAL, options).unwrap();
+        // A host has one of four threads, and the last one has to wait.
+        let hosts: Vec<Endpoint> = (2..3 + MOST).map(host).collect();
+        let connect = |from: &Endpoint| from.connect(server.address(), 1, &Null).unwrap();
+        let connections: Vec<_> = hosts.iter().map(connect).collect();
+        let mut calls = Vec::new();
+        for (at, connection) in connections.iter().enumerate() {
+            while connection.call(b"q".to_vec(), TIME).unwrap() != [1] {}
+            let mut call = connection.open(TIME).unwrap();
+            call.write_last(b"b".to_vec()).unwrap();
+            if at < most_workers {
+                begins.recv_timeout(TIME).unwrap();
+            }
+            calls.push(call);
+        }
+        connections.iter().for_each(|one| assert_eq!(one.call(b"q".to_vec(), TIME).unwrap(), [1]));
+        drop(closed);
+        calls.into_iter().for_each(|mut call| assert!(call.read_all(0).unwrap().is_empty()));
+    }
+}

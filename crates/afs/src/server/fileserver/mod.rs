@@ -38,6 +38,11 @@ use crate::wire::List;
 const ARGUMENTS: usize = 64 << 10;
 /// Bytes of data that are read or written at once.
 const PIECE: usize = 1 << 20;
+/// Bytes from which on a read takes long.
+const LONG: i64 = 128 << 10;
+/// Calls that read.
+const FETCH_DATA: u32 = 130;
+const FETCH_DATA_64: u32 = 65_537;
 /// Calls that are answered at once if all that they need is known.
 const FETCH_STATUS: u32 = 132;
 const GET_TIME: u32 = 153;
@@ -208,6 +213,19 @@ impl Service for FileServer {
             _ => return None,
         };
         Some(RxReply::Parts(vec![reply.encode().into()]))
+    }
+
+    fn is_long(&self, request: &Request) -> bool {
+        let Some((opcode, arguments)) = request.body.split_first_chunk() else { return false };
+        let length = match u32::from_be_bytes(*opcode) {
+            number @ (FETCH_DATA | FETCH_DATA_64) => match Call::decode(number, arguments) {
+                Ok(Call::FetchData { length, .. }) => length.into(),
+                Ok(Call::FetchData64 { length, .. }) => length,
+                _ => 0,
+            },
+            _ => 0,
+        };
+        length > LONG
     }
 
     fn run(&self, call: &mut RxCall) -> Result<(), i32> {

@@ -279,6 +279,10 @@ impl Service for VolumeServer {
         None
     }
 
+    fn is_long(&self, _: &Request) -> bool {
+        true
+    }
+
     fn run(&self, call: &mut RxCall) -> Result<(), i32> {
         self.serve(call)
     }
