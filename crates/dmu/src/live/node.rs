@@ -13,7 +13,7 @@ use ondisk::{BlkId, Blkptr, Corrupt, Level, ObjNum, Txg};
 use parking_lot::{Mutex, RwLock};
 use std::any::Any;
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use zio::{Bookmark, ReadOptions};
 
 type User = Arc<dyn Any + Send + Sync>;
@@ -43,6 +43,8 @@ struct State {
     dirty: VecDeque<Dirty>,
     /// Counts changes of contents.
     seq: u64,
+    /// The dnode with the newest change, since it was last asked for.
+    head: OnceLock<Arc<BlockTree>>,
 }
 
 /// Where a block is found.
@@ -88,7 +90,7 @@ impl State {
 impl LiveDnode {
     pub(crate) fn new(os: Arc<LiveObjset>, object: ObjNum, tree: Option<Arc<BlockTree>>) -> Arc<LiveDnode> {
         let clean = ArcSwapOption::new(tree.clone());
-        let state = State { tree, syncing: None, dirty: VecDeque::new(), seq: 0 };
+        let state = State { tree, syncing: None, dirty: VecDeque::new(), seq: 0, head: OnceLock::new() };
         Arc::new(LiveDnode { os, object, state: RwLock::new(state), clean, users: Mutex::default() })
     }
 
@@ -109,10 +111,14 @@ impl LiveDnode {
         if s.changes().next().is_none() {
             return s.tree.clone();
         }
-        let wiped = s.changes().any(|d| d.wipe);
-        let old = s.tree.as_ref().filter(|_| !wiped).map(|t| &t.phys);
-        let phys = s.header()?.over(old);
-        Some(Arc::new(BlockTree::new(self.os.home.clone(), self.object, phys)))
+        let header = s.changes().next()?.header.as_ref()?;
+        // Several handles of an object are made between two changes.
+        let head = s.head.get_or_init(|| {
+            let wiped = s.changes().any(|d| d.wipe);
+            let old = s.tree.as_ref().filter(|_| !wiped).map(|t| &t.phys);
+            Arc::new(BlockTree::new(self.os.home.clone(), self.object, header.over(old)))
+        });
+        Some(Arc::clone(head))
     }
 
     /// The tree that was synced last.
@@ -348,12 +354,16 @@ impl LiveDnode {
         );
         if s.dirty.back().is_none_or(|d| d.txg != tx.txg()) {
             let header = s.header();
-            self.clean.store(None);
+            // The store is dear, and the object may have older changes.
+            if self.clean.load().is_some() {
+                self.clean.store(None);
+            }
             s.dirty.push_back(Dirty::new(tx.txg(), header));
             tx.count(size_of::<Dirty>() as u64 + DNODE_MIN_SIZE as u64);
             self.os.note_dirty(tx.txg(), self);
         }
         s.seq += 1;
+        s.head.take();
         s.dirty.back_mut().expect("one was just pushed")
     }
 
@@ -459,6 +469,7 @@ impl LiveDnode {
         let mut s = self.state.write();
         s.tree = tree;
         s.syncing = None;
+        s.head.take();
         if s.dirty.is_empty() {
             self.clean.store(s.tree.clone());
         }
