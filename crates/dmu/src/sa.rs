@@ -146,6 +146,14 @@ impl Attrs {
         }))
     }
 
+    /// The attributes in the bonus that are known and stored little-endian, in their order. It costs
+    /// less than to look for each of them.
+    pub fn in_bonus(&self) -> impl Iterator<Item = (Attr, &[u8])> {
+        let bonus = self.dn.bonus();
+        let here = self.bonus.iter().filter(|l| l.order == ByteOrder::Little);
+        here.filter_map(|l| Some((l.attr?, &bonus[l.range.clone()])))
+    }
+
     /// The bytes of an attribute as they are stored, and the byte order of its words.
     ///
     /// # Errors

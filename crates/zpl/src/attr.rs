@@ -10,6 +10,9 @@ use ondisk::znode::{Pflags, Znode};
 use ondisk::{Corrupt, ObjNum};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+/// More than there are kinds of system attributes.
+const SA_KINDS: usize = 32;
+
 /// A time, as stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Time {
@@ -145,8 +148,26 @@ impl Attr {
             object: dn.object(),
             source: Corrupt::Shape { what: "file", why: "an attribute is missing" },
         };
-        let word = |a| sa.u64(a)?.ok_or_else(missing);
-        let time = |a| Ok::<_, Error>(Time::from_disk(sa.pair(a)?.ok_or_else(missing)?));
+        // Nearly all are in the bonus, which one pass reads.
+        let mut here = [None; SA_KINDS];
+        for (attr, raw) in sa.in_bonus() {
+            let (words, _) = raw.as_chunks::<8>();
+            let word = |at| words.get(at).map(|word| u64::from_le_bytes(*word));
+            if let Some(slot @ None) = here.get_mut(attr as usize)
+                && let Some(first) = word(0)
+            {
+                *slot = Some((first, word(1)));
+            }
+        }
+        let found = |a: Sa| here.get(a as usize).copied().flatten();
+        let word = |a| match found(a) {
+            Some((word, _)) => Ok(word),
+            None => sa.u64(a)?.ok_or_else(missing),
+        };
+        let time = |a| match found(a) {
+            Some((secs, Some(nanos))) => Ok::<_, Error>(Time::from_disk([secs, nanos])),
+            _ => Ok(Time::from_disk(sa.pair(a)?.ok_or_else(missing)?)),
+        };
         let mode = word(Sa::Mode)?;
         let kind = FileType::from_mode(mode);
         let pflags = Pflags(word(Sa::Flags)?);
