@@ -40,7 +40,7 @@ pub use dir::{DirCookie, DirEntry, ReadDir};
 pub use error::Error;
 pub use fs::{CaseSensitivity, FileSystem, WeakFileSystem};
 pub use fuid::Domains;
-pub use node::Node;
+pub use node::{Node, Part};
 pub use ondisk::dirent::FileType;
 pub use ondisk::fuid::Fuid;
 pub use ondisk::znode::Pflags;

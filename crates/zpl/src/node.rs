@@ -1,12 +1,14 @@
 //! One file: its attributes and contents.
 
 use crate::{Attr, Error, FileSystem, Result};
+use device::Block;
 use dmu::sa::Attrs;
 use dmu::{Dnode, Extent};
 use ondisk::dirent::FileType;
 use ondisk::sa::Attr as Sa;
 use ondisk::znode::{ZNODE_SIZE, Znode};
 use ondisk::{BlkId, Corrupt, DmuType, ObjNum};
+use std::ops::Range;
 
 /// An open file of any type (`znode_t`).
 #[derive(Debug)]
@@ -15,6 +17,15 @@ pub struct Node {
     pub(crate) dn: Dnode,
     pub(crate) store: Store,
     attr: Attr,
+}
+
+/// A part of a file's contents: bytes of one block.
+#[derive(Debug, Clone)]
+pub struct Part {
+    /// The block. `None`: a hole, which is zeros.
+    pub block: Option<Block>,
+    /// The bytes of the block.
+    pub range: Range<usize>,
 }
 
 /// Where a file's attributes are stored.
@@ -94,6 +105,29 @@ impl Node {
         let n = usize::try_from(left).unwrap_or(usize::MAX).min(buf.len());
         self.dn.read_at(offset, &mut buf[..n])?;
         Ok(n)
+    }
+
+    /// As [`Node::read`], but returns the blocks that have the bytes instead of a copy: at most
+    /// `len` bytes.
+    ///
+    /// # Errors
+    /// Those of [`Node::read`].
+    pub fn read_blocks(&self, offset: u64, len: u64) -> Result<Vec<Part>> {
+        if self.attr.kind == FileType::Directory {
+            return Err(Error::IsDirectory { object: self.object() });
+        }
+        let end = offset.saturating_add(len).min(self.attr.size);
+        let (size, last) = (self.dn.block_size(), self.dn.max_blkid());
+        let mut parts = Vec::new();
+        let mut at = offset;
+        while at < end {
+            let blkid = BlkId(at / size);
+            let (within, n) = ((at % size) as usize, (size - at % size).min(end - at) as usize);
+            let block = if blkid > last { None } else { self.dn.block(blkid)? };
+            parts.push(Part { block, range: within..within + n });
+            at += n as u64;
+        }
+        Ok(parts)
     }
 
     fn seek(&self, offset: u64, want: Extent) -> Result<u64> {

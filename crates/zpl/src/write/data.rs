@@ -4,7 +4,7 @@
 use super::Writer;
 use super::quota::Payers;
 use super::update::Changes;
-use crate::{Error, FileSystem, FileType, Node, Result};
+use crate::{Error, FileSystem, FileType, Node, Part, Result};
 use dmu::Tx;
 use dsl::Need;
 use ondisk::ObjNum;
@@ -57,6 +57,20 @@ impl FileSystem {
         let held = w.locks.hold(object);
         let _range = held.range(offset, offset.saturating_add(buf.len() as u64), false);
         self.node(object)?.read(offset, buf)
+    }
+
+    /// As [`FileSystem::read`], but returns the blocks that have the bytes instead of a copy.
+    ///
+    /// The blocks stay in memory for as long as the caller has them, and never change: a later
+    /// write makes new ones.
+    ///
+    /// # Errors
+    /// Those of [`FileSystem::read`].
+    pub fn read_blocks(&self, object: ObjNum, offset: u64, len: u64) -> Result<Vec<Part>> {
+        let Some(w) = self.writer_if_any() else { return self.node(object)?.read_blocks(offset, len) };
+        let held = w.locks.hold(object);
+        let _range = held.range(offset, offset.saturating_add(len), false);
+        self.node(object)?.read_blocks(offset, len)
     }
 
     /// Writes at byte `offset` (`zfs_write`).
