@@ -49,7 +49,7 @@ pub use rollback_diff::{RollbackDiff, compare};
 pub use space::{Space, SpaceKind};
 pub use write::{
     AFS_HEADER_MAX, AclInherit, AclMode, Atime, CloneRange, Kind, NewFile, Orphans, Place, Plant,
-    PlantedEntry, Policies, Policy, Rename, SetAttr, SetXattr, replay,
+    PlantedEntry, Policies, Policy, Rename, SetAttr, SetXattr, Unlinked, replay,
 };
 
 pub use zil::{LogPolicy, SyncMode, Zilog};

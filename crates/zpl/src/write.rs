@@ -89,7 +89,7 @@ pub use plant::{AFS_HEADER_MAX, Plant, PlantedEntry};
 pub use policy::{Policies, Policy};
 pub(crate) use quota::Quotas;
 use recount::Recount;
-pub use remove::Orphans;
+pub use remove::{Orphans, Unlinked};
 pub use rename::Rename;
 pub use replay::replay;
 pub use setattr::SetAttr;

@@ -17,6 +17,17 @@ use std::collections::HashSet;
 /// Estimate of what removing a name dirties, in bytes.
 pub(super) const REMOVE_BYTES: u64 = 2048;
 
+/// What became of a file of which a name was removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unlinked {
+    /// It has other names.
+    Named,
+    /// That was its last name. The file is for [`FileSystem::reap`].
+    Orphan(ObjNum),
+    /// That was its last name, and the file was freed.
+    Freed,
+}
+
 /// Files without names that may have users.
 #[derive(Debug, Clone, Default)]
 pub struct Orphans {
@@ -48,21 +59,34 @@ impl FileSystem {
         Ok(gone)
     }
 
-    fn unlink_now(&self, dir: ObjNum, name: &[u8]) -> Result<Option<ObjNum>> {
-        let (object, gone) = self.remove_what(dir, name, &|child| match child.attr().kind {
-            FileType::Directory => Err(Error::IsDirectory { object: child.object() }),
-            _ => Self::may_unlink(child.attr()),
-        })?;
-        Ok(gone.then_some(object))
+    /// As [`FileSystem::unlink`], for a file that has no user: if it is small, the same transaction
+    /// frees it.
+    ///
+    /// # Errors
+    /// Those of [`FileSystem::unlink`].
+    pub fn unlink_unused(&self, dir: ObjNum, name: &[u8]) -> Result<Unlinked> {
+        let (object, gone) = self.remove_what(dir, name, true, &may_be_unlinked)?;
+        self.settle(dir)?;
+        Ok(match gone {
+            Gone::No => Unlinked::Named,
+            Gone::Last => Unlinked::Orphan(object),
+            Gone::Freed => Unlinked::Freed,
+        })
     }
 
-    /// Removes a name if `may` agrees, and returns whether it was the file's last name.
+    fn unlink_now(&self, dir: ObjNum, name: &[u8]) -> Result<Option<ObjNum>> {
+        let (object, gone) = self.remove_what(dir, name, false, &may_be_unlinked)?;
+        Ok((gone != Gone::No).then_some(object))
+    }
+
+    /// Removes a name if `may` agrees. `unused`: the file has no user, and may be freed at once.
     fn remove_what(
         &self,
         dir: ObjNum,
         name: &[u8],
+        unused: bool,
         may: &dyn Fn(&Node) -> Result<()>,
-    ) -> Result<(ObjNum, bool)> {
+    ) -> Result<(ObjNum, Gone)> {
         let w = self.writer()?;
         loop {
             let object = self.dir_to_change(dir, false)?.lookup_entry(name, false)?.object;
@@ -77,10 +101,40 @@ impl FileSystem {
             }
             let child = self.node(object)?;
             may(&child)?;
+            if unused && is_freed_at_once(w, &child)? {
+                let file = w.locks.hold(object);
+                let _whole = file.whole();
+                let tx = w.logged_tx(Need::netfree(REMOVE_BYTES))?;
+                let freed = self.remove_and_free(w, &tx, &parent, &e, &child);
+                if w.or_unlogged(&tx, freed)? {
+                    return Ok((object, Gone::Freed));
+                }
+            }
             let tx = w.logged_tx(Need::netfree(REMOVE_BYTES))?;
             let gone = self.remove_logged(w, &tx, &parent, &e, &child);
-            return Ok((object, w.or_unlogged(&tx, gone)?));
+            let gone = if w.or_unlogged(&tx, gone)? { Gone::Last } else { Gone::No };
+            return Ok((object, gone));
         }
+    }
+
+    /// Removes the last name of a file and frees the file. False if nothing changed, because the
+    /// file is damaged and can't be freed.
+    fn remove_and_free(
+        &self,
+        w: &Writer,
+        tx: &Tx,
+        parent: &Node,
+        e: &DirEntry,
+        child: &Node,
+    ) -> Result<bool> {
+        let file = (e.object, child.attr().kind);
+        self.remove_name(w, parent, tx, &e.name, file)?;
+        if self.objset().free_object(tx, e.object).is_err() {
+            self.enter_name(w, parent, tx, &e.name, file)?;
+            return Ok(false);
+        }
+        w.log_remove(tx, parent.object(), &e.name, file, true);
+        Ok(true)
     }
 
     /// Removes a name of a file and logs that; true if it was the last.
@@ -127,7 +181,7 @@ impl FileSystem {
         if matches!(name, b"" | b"." | b"..") {
             return Err(Error::BadName);
         }
-        let (object, _) = self.remove_what(dir, name, &|child| {
+        let (object, _) = self.remove_what(dir, name, false, &|child| {
             child.require_dir()?;
             Self::may_unlink(child.attr())?;
             self.require_empty(child)
@@ -349,6 +403,34 @@ impl FileSystem {
         }
         Ok(())
     }
+}
+
+/// What became of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Gone {
+    /// It has other names.
+    No,
+    /// It has no name and is in the list of unlinked files.
+    Last,
+    /// It is free.
+    Freed,
+}
+
+/// Whether a name of this file may be removed, and it is no directory.
+fn may_be_unlinked(child: &Node) -> Result<()> {
+    match child.attr().kind {
+        FileType::Directory => Err(Error::IsDirectory { object: child.object() }),
+        _ => FileSystem::may_unlink(child.attr()),
+    }
+}
+
+/// Whether a file that loses this name needs no list of unlinked files: it has no other name, and
+/// nothing has to be read or freed beside it.
+fn is_freed_at_once(w: &Writer, child: &Node) -> Result<bool> {
+    let attr = child.attr();
+    let small = attr.nlink == 1 && attr.xattr_dir.is_none() && child.dn.nlevels() == 1;
+    // A replayed record leaves the file to the end of the replay.
+    Ok(small && !w.replaying && outer_acl(child)?.is_none())
 }
 
 /// The object of an ACL that is stored outside its file, as files of older versions do.

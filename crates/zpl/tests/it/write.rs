@@ -4,7 +4,9 @@ use crate::rig;
 
 use crate::rig::{Rig, ask};
 use ondisk::ObjNum;
-use zpl::{DirCookie, Error, FileSystem, FileType, Kind, NewFile, NewFileSystem, Policy, SetXattr};
+use zpl::{
+    DirCookie, Error, FileSystem, FileType, Kind, NewFile, NewFileSystem, Part, Policy, SetXattr, Unlinked,
+};
 
 fn file() -> NewFile {
     NewFile { uid: 1000, gid: 100, ..NewFile::new(Kind::Regular, 0o640) }
@@ -157,4 +159,75 @@ fn an_attribute_that_is_too_long() {
     assert!(matches!(fs.remove_xattr(f, b"user.a"), Err(Error::NoXattr { .. })));
     drop(fs);
     rig::judge(rig.export().path());
+}
+
+/// Goal: a file without users is freed with its last name, in the same transaction if it is small.
+/// Other files wait in the list of unlinked files, as after `unlink`.
+#[test]
+fn files_without_users() {
+    let rig = Rig::new();
+    let (fs, root) = (rig.fs.clone(), rig.fs.root());
+    let d = make(&fs, root, "d", &dir());
+    let small = make(&fs, d, "small", &file());
+    fs.write(small, 0, &pattern(3_000, 1), false).unwrap();
+    let synced = make(&fs, d, "synced", &file());
+    fs.write(synced, 0, &pattern(3_000, 2), false).unwrap();
+    let linked = make(&fs, d, "linked", &file());
+    fs.link(linked, d, b"other").unwrap();
+    let large = make(&fs, d, "large", &file());
+    fs.write(large, 0, &pattern(700_000, 3), false).unwrap();
+    rig.sync();
+    let young = make(&fs, d, "young", &file());
+    fs.write(young, 0, b"young", false).unwrap();
+
+    for (name, object) in [(&b"small"[..], small), (b"synced", synced), (b"young", young)] {
+        assert_eq!(fs.unlink_unused(d, name).unwrap(), Unlinked::Freed);
+        assert!(matches!(fs.attr(object), Err(Error::NoFile { .. })));
+    }
+    assert_eq!(fs.unlink_unused(d, b"linked").unwrap(), Unlinked::Named);
+    assert_eq!(fs.attr(linked).unwrap().nlink, 1);
+    assert!(!fs.has_orphans());
+    assert_eq!(fs.unlink_unused(d, b"large").unwrap(), Unlinked::Orphan(large));
+    assert!(fs.has_orphans() && fs.attr(large).is_ok());
+    fs.reap(large).unwrap();
+    assert!(matches!(fs.unlink_unused(d, b"small"), Err(Error::NoEntry { .. })));
+    assert!(matches!(fs.unlink_unused(root, b"d"), Err(Error::IsDirectory { .. })));
+    assert_eq!(names(&fs, d), ["other"]);
+    assert_eq!(fs.attr(d).unwrap().size, 3);
+    drop(fs);
+    rig.again(Policy::default());
+}
+
+/// Goal: the blocks of a file are its contents, with holes and the end, before and after a sync. A
+/// later write does not change them.
+#[test]
+fn blocks_are_the_contents() {
+    let rig = Rig::new();
+    let (fs, root) = (rig.fs.clone(), rig.fs.root());
+    let f = make(&fs, root, "f", &file());
+    let read = |parts: &[Part]| -> Vec<u8> {
+        let bytes = |part: &Part| match &part.block {
+            Some(block) => block[part.range.clone()].to_vec(),
+            None => vec![0; part.range.len()],
+        };
+        parts.iter().flat_map(bytes).collect()
+    };
+    assert!(fs.read_blocks(f, 0, 100).unwrap().is_empty());
+    fs.write(f, 0, &pattern(300_000, 1), false).unwrap();
+    fs.write(f, 900_000, &pattern(300_001, 2), false).unwrap();
+    let all = contents(&fs, f);
+    for _ in 0..2 {
+        for (from, len) in [(0, u64::MAX), (1, 5), (131_000, 300_000), (500_000, 10), (1_200_000, 9)] {
+            let end = (from + len.min(2_000_000)).min(all.len() as u64);
+            let found = read(&fs.read_blocks(f, from, len).unwrap());
+            assert!(found == all[from as usize..end as usize], "{from}+{len}");
+        }
+        let before = fs.read_blocks(f, 0, 4_000).unwrap();
+        fs.write(f, 0, &[7; 4_000], false).unwrap();
+        assert!(read(&before) == all[..4_000]);
+        fs.write(f, 0, &all[..4_000], false).unwrap();
+        rig.sync();
+    }
+    assert!(fs.read_blocks(f, 2_000_000, 1).unwrap().is_empty());
+    assert!(matches!(fs.read_blocks(root, 0, 1), Err(Error::IsDirectory { .. })));
 }
