@@ -350,6 +350,16 @@ impl Open {
         self.stripes[vnode.0 as usize % STRIPES].read()
     }
 
+    /// Locks more vnodes for changes, if that needs no wait. The caller has locked the others so.
+    pub fn try_lock_too(&self, more: &[Vnode], locked: &[Vnode]) -> Option<Vec<RwLockWriteGuard<'_, ()>>> {
+        let of = |vnode: &Vnode| vnode.0 as usize % STRIPES;
+        let mut stripes: Vec<usize> = more.iter().map(of).collect();
+        stripes.retain(|stripe| locked.iter().all(|other| of(other) != *stripe));
+        stripes.sort_unstable();
+        stripes.dedup();
+        stripes.into_iter().map(|stripe| self.stripes[stripe].try_write()).collect()
+    }
+
     /// Locks vnodes for changes.
     pub fn lock(&self, vnodes: &[Vnode]) -> Vec<RwLockWriteGuard<'_, ()>> {
         let mut stripes: Vec<usize> = vnodes.iter().map(|vnode| vnode.0 as usize % STRIPES).collect();

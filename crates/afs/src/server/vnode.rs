@@ -118,6 +118,11 @@ impl Open {
         governor.acl.is_some().then_some((known, governor))
     }
 
+    /// What is known of a file, without its access list. The caller has locked the vnode.
+    pub fn known_alone(&self, number: Vnode) -> Option<Arc<Known>> {
+        self.knowledge().get((self.id, number))
+    }
+
     /// Notes what is known of a file now. The caller has locked the vnode, shared at least.
     ///
     /// # Errors
@@ -143,7 +148,7 @@ impl Open {
         let governor = file.governor();
         let (parent_unique, acl) = match file.kind {
             VnodeType::Directory => (file.unique, Some(self.parse(file)?)),
-            _ => (self.find_any(governor).map_err(|_| code::VSALVAGE)?.unique, None),
+            _ => (self.unique_of(governor).map_err(|_| code::VSALVAGE)?, None),
         };
         let status = FetchStatus {
             kind: Some(file.kind),
@@ -161,6 +166,14 @@ impl Open {
             ..FetchStatus::default()
         };
         Ok(Known { unique: file.unique, governor, status, acl })
+    }
+
+    /// The unique of a directory that has a file which the caller has locked: it can't be removed.
+    fn unique_of(&self, directory: Vnode) -> Result<Unique, i32> {
+        match self.known_alone(directory) {
+            Some(known) => Ok(known.unique),
+            None => Ok(self.find_any(directory)?.unique),
+        }
     }
 
     fn parse(&self, directory: &Found) -> Result<Acl, i32> {
@@ -223,10 +236,22 @@ impl Open {
 
     /// The status of a known file for a caller.
     pub fn present(&self, number: Vnode, known: &Known, caller: &Caller, granted: Granted) -> FetchStatus {
+        self.present_at(number, known, caller, granted, Instant::now())
+    }
+
+    /// [`Self::present`] at a time that the caller knows.
+    pub fn present_at(
+        &self,
+        number: Vnode,
+        known: &Known,
+        caller: &Caller,
+        granted: Granted,
+        now: Instant,
+    ) -> FetchStatus {
         FetchStatus {
             caller_access: caller.shown(&known.about(), granted),
             anonymous_access: granted.anyone,
-            lock_count: self.locks.count(number, Instant::now()),
+            lock_count: self.locks.count(number, now),
             ..known.status.clone()
         }
     }

@@ -10,7 +10,7 @@
 //!
 //! 1. The gate. A call holds it for reading while it uses the files, and a transaction holds it for
 //!    writing while it replaces them. No call holds it while it waits for the network.
-//! 2. The locks of vnodes, in the order of their stripes.
+//! 2. The locks of vnodes, in the order of their stripes, or without a wait.
 //! 3. The locks of [`zpl`].
 //! 4. The header.
 //!

@@ -1,6 +1,7 @@
 //! Calls that change directories.
 
-use zpl::{FileSystem, Kind, NewFile, Place, Rename, Time};
+use ondisk::ObjNum;
+use zpl::{FileSystem, Kind, NewFile, Place, Rename, Time, Unlinked};
 
 use super::read::directory_to_change;
 use super::{FileServer, Outcome, check_name, code_of, sync};
@@ -108,7 +109,7 @@ impl FileServer {
         check_name(name)?;
         let (directory, granted) = directory_to_change(open, caller, fid, Rights::INSERT)?;
         let before = has_room(open, &directory, name)?;
-        if look(open, (fid, name))?.is_some() {
+        if look_in(open, &directory, name)?.is_some() {
             return Err(errno::EEXIST);
         }
         let size = if let Kind::Symlink(target) = &kind { target.len() as u64 } else { 0 };
@@ -125,9 +126,10 @@ impl FileServer {
         let file = open.find(number, unique)?;
         let above = edited(open, &directory, |blob| blob.add(Entry { name, vnode: number, unique }))?;
         let granted_there = if is_directory { granted } else { Self::as_creator(granted) };
+        // What is known of the directory then spares a look for the file's parent.
+        let directory = open.status(&above, caller, granted)?;
         // Its vnode is not locked, and no client knows it yet.
         let status = open.present(number, &open.examine(&file)?, caller, granted_there);
-        let directory = open.status(&above, caller, granted)?;
         recount(open, before, directory.length);
         if set.is_durable {
             open.fs.fsync(object(number)).map_err(|error| code_of(open, &error))?;
@@ -241,31 +243,35 @@ impl FileServer {
         is_directory: bool,
     ) -> Outcome<(FetchStatus, (Vnode, Unique))> {
         let (above, granted) = directory_to_change(open, caller, fid, Rights::DELETE)?;
-        let target = open.find_any(target.ok_or(errno::ENOENT)?)?;
-        match (target.kind == VnodeType::Directory, is_directory) {
+        let target = target.ok_or(errno::ENOENT)?;
+        let (unique, kind, length) = brief(open, target)?;
+        match (kind == VnodeType::Directory, is_directory) {
             (true, false) => return Err(errno::EISDIR),
             (false, true) => return Err(errno::ENOTDIR),
             _ => {}
         }
-        let (before, blocks) = (open.length(&above)?, kib(open.length(&target)?));
-        [fid.vnode, target.vnode].into_iter().for_each(|vnode| open.forget(vnode));
+        let before = open.length(&above)?;
+        [fid.vnode, target].into_iter().for_each(|vnode| open.forget(vnode));
         let fs = open.fs.by_afs_user(caller.user.id.0);
         let dir = object(fid.vnode);
         let failed = |error: zpl::Error| code_of(open, &error);
+        // No call has the file open, because its vnode is locked.
         let gone = match is_directory {
-            true => Some(fs.rmdir(dir, name).map_err(failed)?),
-            false => fs.unlink(dir, name).map_err(failed)?,
+            true => Unlinked::Orphan(fs.rmdir(dir, name).map_err(failed)?),
+            false => fs.unlink_unused(dir, name).map_err(failed)?,
         };
-        if let Some(gone) = gone {
+        if let Unlinked::Orphan(gone) = gone {
             // If this fails, the file system frees the file when it is opened next.
             let _ = fs.reap(gone).map_err(failed);
-            let _ = open.charge(-blocks, -1);
-            open.locks.forget(target.vnode);
+        }
+        if gone != Unlinked::Named {
+            let _ = open.charge(-kib(length), -1);
+            open.locks.forget(target);
         }
         let above = edited(open, &above, |blob| blob.remove(name))?;
         let status = open.status(&above, caller, granted)?;
         recount(open, before, status.length);
-        Ok((status, (target.vnode, target.unique)))
+        Ok((status, (target, unique)))
     }
 
     pub(super) fn rename(
@@ -390,9 +396,29 @@ fn recount(open: &Open, before: u64, after: u64) {
     }
 }
 
+/// The unique, kind and length of a vnode that the caller has locked.
+fn brief(open: &Open, vnode: Vnode) -> Outcome<(Unique, VnodeType, u64)> {
+    if let Some(known) = open.known_alone(vnode)
+        && let Some(kind) = known.status.kind
+    {
+        return Ok((known.unique, kind, known.status.length));
+    }
+    let found = open.find_any(vnode)?;
+    Ok((found.unique, found.kind, open.length(&found)?))
+}
+
 /// The vnode of an entry; `None` if there is no such entry.
 fn look(open: &Open, (directory, name): (Fid, &[u8])) -> Outcome<Option<Vnode>> {
-    match open.fs.lookup(object(directory.vnode), name) {
+    found(open, open.fs.lookup(object(directory.vnode), name))
+}
+
+/// [`look`] in a directory at hand.
+fn look_in(open: &Open, directory: &Found, name: &[u8]) -> Outcome<Option<Vnode>> {
+    found(open, directory.node.lookup_entry(name, false).map(|entry| entry.object))
+}
+
+fn found(open: &Open, looked: Result<ObjNum, zpl::Error>) -> Outcome<Option<Vnode>> {
+    match looked {
         Ok(found) => vnode(found).map(Some).ok_or(code::VNOVNODE),
         Err(zpl::Error::NoEntry { .. } | zpl::Error::NoFile { .. }) => Ok(None),
         Err(zpl::Error::NotDirectory { .. }) => Err(errno::ENOTDIR),
@@ -413,10 +439,19 @@ fn with_entries<T, const N: usize>(
         }
         Ok(found)
     };
+    let directories: Vec<Vnode> = entries.iter().map(|(directory, _)| directory.vnode).collect();
+    {
+        let _locks = open.lock(&directories);
+        let found = look_all()?;
+        // The locks of the files may come before these, so they can't be waited for.
+        if let Some(_more) = open.try_lock_too(&found.into_iter().flatten().collect::<Vec<_>>(), &directories) {
+            return then(found);
+        }
+    }
     for _ in 0..LOOKUPS {
         let found = look_all()?;
-        let directories = entries.iter().map(|(directory, _)| directory.vnode);
-        let vnodes: Vec<Vnode> = directories.chain(found.into_iter().flatten()).collect();
+        let files = found.into_iter().flatten();
+        let vnodes: Vec<Vnode> = directories.iter().copied().chain(files).collect();
         let _locks = open.lock(&vnodes);
         // The entries may be others since.
         if look_all()? == found {
