@@ -57,14 +57,30 @@ impl Wire for FetchStatus {
     const SIZE: usize = 84;
 
     fn encode(&self, to: &mut Writer) {
-        let (high, low) = ((self.length >> 32) as u32, self.length as u32);
-        to.u32(ONE).u32(self.kind.map_or(0, |kind| kind as u32)).u32(self.link_count).u32(low);
-        to.u32(self.data_version.0).i32(self.author.0).i32(self.owner.0);
-        to.u32(self.caller_access.0).u32(self.anonymous_access.0).u32(self.mode);
-        to.u32(self.parent.0).u32(self.parent_unique.0).u32(ONE);
-        to.u32(self.modify_time.0).u32(self.server_modify_time.0).i32(self.group);
-        // Two words without a use: a counter, and the upper half of the data version.
-        to.u32(0).u32(0).i32(self.lock_count).u32(high).i32(self.error);
+        to.words([
+            ONE,
+            self.kind.map_or(0, |kind| kind as u32),
+            self.link_count,
+            self.length as u32,
+            self.data_version.0,
+            self.author.0.cast_unsigned(),
+            self.owner.0.cast_unsigned(),
+            self.caller_access.0,
+            self.anonymous_access.0,
+            self.mode,
+            self.parent.0,
+            self.parent_unique.0,
+            ONE,
+            self.modify_time.0,
+            self.server_modify_time.0,
+            self.group.cast_unsigned(),
+            // Two words without a use: a counter, and the upper half of the data version.
+            0,
+            0,
+            self.lock_count.cast_unsigned(),
+            (self.length >> 32) as u32,
+            self.error.cast_unsigned(),
+        ]);
     }
 
     fn decode(from: &mut Reader<'_>) -> rx::Result<Self> {

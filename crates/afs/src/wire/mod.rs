@@ -298,6 +298,7 @@ impl<T: Wire, const MAX: usize> Wire for List<T, MAX> {
 
     fn encode(&self, to: &mut Writer) {
         to.u32(u32::try_from(self.0.len()).expect("lists of calls are short"));
+        to.reserve(self.0.len() * T::SIZE);
         self.0.iter().for_each(|value| value.encode(to));
     }
 

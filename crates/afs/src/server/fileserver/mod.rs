@@ -171,9 +171,14 @@ impl FileServer {
 
     /// The promise for a file that the caller may cache from now on.
     fn promise(&self, volume: &Volume, open: &Open, fid: Fid, caller: &Caller) -> CallBack {
+        self.promise_at(volume, open, fid, caller, Instant::now())
+    }
+
+    /// [`Self::promise`] at a time that the caller knows.
+    fn promise_at(&self, volume: &Volume, open: &Open, fid: Fid, caller: &Caller, now: Instant) -> CallBack {
         match open.is_read_only {
-            true => volume.callbacks.promise_volume(&caller.host, Instant::now()),
-            false => volume.callbacks.promise(&caller.host, fid.vnode, fid.unique, Instant::now()),
+            true => volume.callbacks.promise_volume(&caller.host, now),
+            false => volume.callbacks.promise(&caller.host, fid.vnode, fid.unique, now),
         }
     }
 

@@ -1,5 +1,6 @@
 //! Calls that read: status, data, access lists, locks.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use rx::{Call as RxCall, Slice};
@@ -9,6 +10,7 @@ use crate::acl::Rights;
 use crate::calls::fileserver::{AclBytes, AclReply, BulkReply, StatusReply};
 use crate::errors::{self, errno, volume as code};
 use crate::server::access::{Caller, Granted, need};
+use crate::server::known::Known;
 use crate::server::open::Open;
 use crate::server::vnode::Found;
 use crate::server::volume::{Access, Volume};
@@ -19,6 +21,24 @@ use crate::wire::{List, Wire};
 /// Largest read that is one of its moment. A larger one may see a change half-way, and then the
 /// client's promise is broken.
 const WHOLE: u64 = 4 << 20;
+
+/// The rights of a caller in the directory of the last file: the next one often has the same.
+#[derive(Default)]
+struct LastRights(Option<(Arc<Known>, Granted)>);
+
+impl LastRights {
+    /// The rights of the caller, always the same one. `None`: the access list is not known.
+    fn granted(&mut self, caller: &Caller, governor: Arc<Known>) -> Option<Granted> {
+        match &self.0 {
+            Some((last, granted)) if Arc::ptr_eq(last, &governor) => Some(*granted),
+            _ => {
+                let granted = caller.granted(governor.acl.as_ref()?);
+                self.0 = Some((governor, granted));
+                Some(granted)
+            }
+        }
+    }
+}
 
 impl FileServer {
     pub(super) fn fetch_status(&self, caller: &Caller, fid: Fid) -> Outcome<StatusReply> {
@@ -37,7 +57,8 @@ impl FileServer {
         fid: Fid,
     ) -> Outcome<(FetchStatus, CallBack)> {
         let _lock = open.lock_shared(fid.vnode);
-        if let Some(known) = self.known_status(volume, open, caller, fid) {
+        let context = (Instant::now(), &mut LastRights::default());
+        if let Some(known) = self.known_status((volume, open), caller, fid, context) {
             return known;
         }
         let file = open.find(fid.vnode, fid.unique)?;
@@ -51,19 +72,19 @@ impl FileServer {
     /// least.
     fn known_status(
         &self,
-        volume: &Volume,
-        open: &Open,
+        (volume, open): (&Volume, &Open),
         caller: &Caller,
         fid: Fid,
+        (now, rights): (Instant, &mut LastRights),
     ) -> Option<Outcome<(FetchStatus, CallBack)>> {
         let (known, governor) = open.known(fid.vnode)?;
         if known.unique != fid.unique {
             return Some(Err(code::VNOVNODE));
         }
-        let granted = caller.granted(governor.acl.as_ref()?);
+        let granted = rights.granted(caller, governor)?;
         Some(caller.check_status(&known.about(), granted).map(|()| {
-            let status = open.present(fid.vnode, &known, caller, granted);
-            (status, self.promise(volume, open, fid, caller))
+            let status = open.present_at(fid.vnode, &known, caller, granted, now);
+            (status, self.promise_at(volume, open, fid, caller, now))
         }))
     }
 
@@ -72,26 +93,32 @@ impl FileServer {
         let volume = self.core.table.get(fid.volume)?;
         let open = volume.try_enter()?;
         let _lock = open.try_lock_shared(fid.vnode)?;
-        let found = self.known_status(&volume, &open, caller, fid)?;
+        let context = (Instant::now(), &mut LastRights::default());
+        let found = self.known_status((&volume, &open), caller, fid, context)?;
         Some(found.map(|(status, callback)| StatusReply { status, callback, sync: sync(&open) }))
     }
 
     /// [`Self::inline_bulk_status`] if it needs no wait.
     pub(super) fn quick_bulk_status(&self, caller: &Caller, fids: &[Fid]) -> Option<BulkReply> {
         let (mut statuses, mut callbacks) = (Vec::with_capacity(fids.len()), Vec::with_capacity(fids.len()));
-        let mut last = VolSync::default();
-        for fid in fids {
-            let reply = match self.quick_status(caller, *fid)? {
-                Ok(reply) => reply,
-                Err(code) => StatusReply {
-                    status: FetchStatus::of_error(caller.code(code)),
-                    callback: CallBack::dropped(),
-                    sync: last,
-                },
-            };
-            statuses.push(reply.status);
-            callbacks.push(reply.callback);
-            last = reply.sync;
+        let (now, mut last) = (Instant::now(), VolSync::default());
+        for fids in fids.chunk_by(|one, next| one.volume == next.volume) {
+            let volume = self.core.table.get(fids.first()?.volume)?;
+            let open = volume.try_enter()?;
+            let mut rights = LastRights::default();
+            for fid in fids {
+                let _lock = open.try_lock_shared(fid.vnode)?;
+                let found = self.known_status((&volume, &open), caller, *fid, (now, &mut rights))?;
+                let (status, callback) = match found {
+                    Ok(found) => {
+                        last = sync(&open);
+                        found
+                    }
+                    Err(code) => (FetchStatus::of_error(caller.code(code)), CallBack::dropped()),
+                };
+                statuses.push(status);
+                callbacks.push(callback);
+            }
         }
         Some(BulkReply { statuses: List::new(statuses)?, callbacks: List::new(callbacks)?, sync: last })
     }
