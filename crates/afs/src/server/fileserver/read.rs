@@ -1,6 +1,6 @@
 //! Calls that read: status, data, access lists, locks.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
 use rx::{Call as RxCall, Slice};
@@ -21,6 +21,11 @@ use crate::wire::{List, Wire};
 /// Largest read that is one of its moment. A larger one may see a change half-way, and then the
 /// client's promise is broken.
 const WHOLE: u64 = 4 << 20;
+
+/// A block is sent without a copy if this part of it is read, at least.
+const SHARED: usize = 4;
+/// Bytes of zeros that all holes share.
+const ZEROS_SIZE: usize = 128 << 10;
 
 /// The rights of a caller in the directory of the last file: the next one often has the same.
 #[derive(Default)]
@@ -292,19 +297,35 @@ fn read(open: &Open, file: &Found, from: u64, count: u64) -> Outcome<Vec<Slice>>
             Ok(vec![Slice::from(target[range].to_vec())])
         }
         VnodeType::File => {
-            let mut parts = Vec::new();
-            let mut done = 0;
-            while done < count {
-                let mut bytes = vec![0; (count - done).min(PIECE as u64) as usize];
-                let got = open.fs.read(object(file.vnode), from + done, &mut bytes);
-                let got = got.map_err(|error| code_of(open, &error))?;
-                // A file that became shorter: the client was promised these bytes.
-                bytes[got..].fill(0);
-                done += bytes.len() as u64;
-                parts.push(Slice::from(bytes));
+            let found = open.fs.read_blocks(object(file.vnode), from, count);
+            let found = found.map_err(|error| code_of(open, &error))?;
+            let mut parts = Vec::with_capacity(found.len() + 1);
+            let mut left = count;
+            for part in found {
+                left -= part.range.len() as u64;
+                match part.block {
+                    None => zeros(part.range.len() as u64, &mut parts),
+                    // A small read must not keep a large block in memory.
+                    Some(block) if part.range.len() < block.len() / SHARED => {
+                        parts.push(Slice::from(block[part.range].to_vec()));
+                    }
+                    Some(block) => parts.push(Slice::new(Arc::new(block), part.range)),
+                }
             }
+            // A file that became shorter: the client was promised these bytes.
+            zeros(left, &mut parts);
             Ok(parts)
         }
+    }
+}
+
+/// Adds so many zeros.
+fn zeros(mut count: u64, parts: &mut Vec<Slice>) {
+    static ZEROS: LazyLock<Arc<Vec<u8>>> = LazyLock::new(|| Arc::new(vec![0; ZEROS_SIZE]));
+    while count > 0 {
+        let n = count.min(ZEROS_SIZE as u64) as usize;
+        parts.push(Slice::new(Arc::clone(&*ZEROS) as rx::Block, 0..n));
+        count -= n as u64;
     }
 }
 
