@@ -1,6 +1,6 @@
 # `make demo` and `make test` are enough to try Poolhouse. The other targets are for contributors;
 # see docs/internals/testing.md.
-.PHONY: demo check pages test flaky fixtures oracle bench bench-peers fuzz crash soak judge suites clients zts install lint book
+.PHONY: demo check pages test flaky fixtures oracle bench bench-peers fuzz crash soak judge suites clients zts afs demo-afs install lint book
 
 # Opens a bundled pool, mounts it and shows what to try next. Ctrl-C cleans up.
 demo:
@@ -96,6 +96,18 @@ suites:
 clients:
 	@scripts/needs.sh rust cc mount
 	@scripts/clients.sh $(CLIENTS)
+
+# Has OpenAFS's programs judge the AFS server, in a cell in namespaces; needs root and Debian's
+# packages of OpenAFS: make afs AFS="verbs mixed", or AFS=--all for the long checks too.
+afs:
+	@scripts/needs.sh rust cc
+	@scripts/afs.sh $(AFS)
+
+# Installs OpenAFS's database servers and client, brings up a cell of one machine with Poolhouse as
+# its file server, and shows what to try next; needs root on Debian.
+demo-afs:
+	@scripts/needs.sh rust cc
+	@scripts/afs/demo.sh
 
 # Runs groups of OpenZFS's own test suite, in a disposable root; needs root:
 #   make zts ZTS=cli_root/zfs_get ZTS_ARGS='-t 60'

@@ -1,25 +1,37 @@
 #!/usr/bin/env bash
-# Usage: HOST='COMMAND' SERVER=ADDRESS scripts/judge-afs-formats.sh DUMP...
+# Usage: [HOST='COMMAND' SERVER=ADDRESS] scripts/judge-afs-formats.sh [DUMP...]
 # Lets OpenAFS judge dumps and directories that the crate `afs` makes. COMMAND runs its arguments on
 # a host of a test cell, as root: the cell's name is in /etc/openafs/ThisCell, `vos -localauth`
 # works, and ADDRESS has a file server with a partition /vicepa. COMMAND sees the same files as this
-# script, and can mount by FUSE.
+# script, and can mount by FUSE. Without HOST, the script brings up a cell of its own; this needs
+# root, network namespaces, and OpenAFS's packages.
 # Each DUMP is made anew, directories and access lists included. OpenAFS restores it, its client
 # lists the files, adds and removes names in each directory, and OpenAFS dumps the volume again. The
-# client needs volumes that anonymous users may write to.
+# client needs volumes that anonymous users may write to. Default: those of the crate's tests.
 # Then each side judges the other's increments. OpenAFS dumps what its client changed, and we restore
 # that over what we had. We change a volume, and OpenAFS restores our increments over it. Each time,
 # both sides then have the same vnodes, with all attributes.
 set -euo pipefail
-[ $# -ge 1 ] || { sed -n '2,10s/^# //p' "$0" >&2; exit 2; }
-[ -n "${HOST:-}" ] && [ -n "${SERVER:-}" ] || { echo "skipped: HOST and SERVER name no cell"; exit 0; }
+here=$(dirname "$(dirname "$(realpath "$0")")")
+[ $# -ge 1 ] || set -- "$here"/crates/afs/tests/data/{made,openafs-full}.dump
 dumps=()
 for dump in "$@"; do dumps+=("$(realpath "$dump")"); done
-cd "$(dirname "$0")/.."
+cd "$here"
+cell=$here/scripts/afs/cell.sh
+if [ -z "${HOST:-}" ]; then
+  missing=$("$cell" needs) || { echo "SKIPPED judge-afs-formats: this machine lacks $missing"; exit 0; }
+  command -v afsd.fuse >/dev/null || { echo "SKIPPED judge-afs-formats: this machine lacks openafs-fuse"; exit 0; }
+fi
 cargo build -q -p poolhouse-afs --example afsdump --example afsvolume
 afsdump=${CARGO_TARGET_DIR:-$PWD/target}/debug/examples/afsdump
 afsvolume=${CARGO_TARGET_DIR:-$PWD/target}/debug/examples/afsvolume
 work=$(mktemp -d "${TMPDIR:-/tmp}/poolhouse-afs.XXXXXX")
+own=
+if [ -z "${HOST:-}" ]; then
+  export ZAFS_STATE=$work/cell ZAFS_NS=${ZAFS_NS:-fjudge}
+  own=1 HOST="$cell run 1" SERVER=10.92.0.1
+  "$cell" up 1
+fi
 on() { $HOST "$@"; }
 # Its commands speak where nothing is wrong.
 vos() {
@@ -27,6 +39,7 @@ vos() {
 }
 cleanup() {
   vos remove "$SERVER" a judge >/dev/null 2>&1 || true
+  [ -z "$own" ] || "$cell" down
   rm -rf --one-file-system "$work"
 }
 trap cleanup EXIT

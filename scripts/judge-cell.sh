@@ -1,22 +1,14 @@
 #!/usr/bin/env bash
-# Usage: scripts/judge-cell.sh CELL
+# Usage: scripts/judge-cell.sh
 # Has OpenAFS's ptserver and vlserver judge afs::cell: users, groups, hosts and the registration of
 # a server, also while the ptserver is stopped. OpenAFS's file server reads the sysid that was made.
-#   CELL  The folder with cell.sh, which brings up a cell in namespaces.
 # Needs root, network namespaces, and OpenAFS's packages. Without them it says what is missing, and
 # exits with 0. All traffic stays in the namespaces.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-skip() { echo "SKIPPED judge-cell: $*"; exit 0; }
-[ $# -ge 1 ] || skip "no folder with cell.sh was given"
-cell=$1/cell.sh
-[ -x "$cell" ] || skip "$1 has no cell.sh"
-[ "$(id -u)" = 0 ] || skip "needs root"
-for program in vos pts ip unshare asetkey; do
-  command -v "$program" >/dev/null || skip "no program $program"
-done
-unshare -n true 2>/dev/null || skip "network namespaces are not allowed"
+cell=$PWD/scripts/afs/cell.sh
+missing=$("$cell" needs) || { echo "SKIPPED judge-cell: this machine lacks $missing"; exit 0; }
 out=${CARGO_TARGET_DIR:-$PWD/target}
 case $out in /*) ;; *) out=$PWD/$out ;; esac
 cargo build -q -p poolhouse-afs --example cell_member
@@ -27,7 +19,7 @@ work=$(mktemp -d)
 ZAFS_STATE=$work/cell
 trap '"$cell" down >/dev/null 2>&1; rm -rf "$work"' EXIT
 "$cell" up 1 >/dev/null || { echo "the cell does not come up" >&2; exit 1; }
-"$cell" addhost 2
+"$cell" host 2
 
 failed=0
 check() { # NAME PATTERN FILE: whether the file has the pattern
@@ -36,7 +28,7 @@ check() { # NAME PATTERN FILE: whether the file has the pattern
     failed=1
   fi
 }
-on() { timeout 120 "$cell" exec "$@"; }
+on() { timeout 120 "$cell" run "$@"; }
 pts() { on 1 pts "$@" -localauth >/dev/null; }
 pts createuser someone
 pts creategroup someone:friends -owner someone
@@ -45,7 +37,7 @@ pts createuser 10.92.0.2
 pts adduser 10.92.0.2 someone:friends
 
 config=/etc/openafs/server local=/var/lib/openafs/local
-"$cell" exec 2 "$member" $config $local admin Someone nobody-here 10.92.0.2 10.92.0.9 \
+"$cell" run 2 "$member" $config $local admin Someone nobody-here 10.92.0.2 10.92.0.9 \
   </dev/null >"$work/first"
 check "an administrator" '^user admin id 1 groups \[-204, -102, -101, 1\].*administrator true' "$work/first"
 check "a user in a group" '^user Someone id 2 groups \[-[0-9]+, -102, -101, 2\].*"someone:friends".* false' "$work/first"
@@ -68,7 +60,7 @@ sleep 1
 
 # Known users stay known while the ptserver is stopped.
 mkfifo "$work/names"
-"$cell" exec 2 "$member" $config $local admin <"$work/names" >"$work/away" &
+"$cell" run 2 "$member" $config $local admin <"$work/names" >"$work/away" &
 exec 3>"$work/names"
 for _ in $(seq 100); do grep -q ^registered "$work/away" && break; sleep 0.1; done
 "$cell" stop 1 ptserver >/dev/null 3>&-
@@ -86,7 +78,7 @@ wait
 check "the ptserver is back" '^user someone id 2 ' "$work/away"
 
 # OpenAFS's file server takes the UUID over.
-"$cell" fsup 2 >/dev/null
+"$cell" servers 2 >/dev/null
 on 1 vos listaddrs -printuuid -localauth >"$work/after"
 check "OpenAFS keeps the UUID" "^${uuid}$" "$work/after"
 exit $failed

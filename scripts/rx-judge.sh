@@ -1,28 +1,22 @@
 #!/usr/bin/env bash
-# Usage: scripts/rx-judge.sh CELL [SECONDS]
+# Usage: scripts/rx-judge.sh [SECONDS]
 # Has programs of OpenAFS judge crate rx: rxdebug and a load client against our server, and our
-# client against ptserver and vlserver, at all levels of rxkad.
-#   CELL     The folder with cell.sh, which brings up a cell in namespaces, and with afsbench.c.
-#   SECONDS  How long each load runs (2).
+# client against ptserver and vlserver, at all levels of rxkad. SECONDS is how long each load runs
+# (2).
 # Needs root, network namespaces, and OpenAFS's packages. Without them it says what is missing, and
 # exits with 0. All traffic stays in the namespaces.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-skip() { echo "SKIPPED rx-judge: $*"; exit 0; }
-[ $# -ge 1 ] || skip "no folder with cell.sh was given"
-cell=$1/cell.sh source=$1/afsbench.c seconds=${2:-2}
-[ -x "$cell" ] && [ -f "$source" ] || skip "$1 has no cell.sh or no afsbench.c"
-[ "$(id -u)" = 0 ] || skip "needs root"
-for program in rxdebug vos pts gcc ip unshare asetkey; do
-  command -v "$program" >/dev/null || skip "no program $program"
-done
-unshare -n true 2>/dev/null || skip "network namespaces are not allowed"
+skip() { echo "SKIPPED rx-judge: this machine lacks $*"; exit 0; }
+cell=$PWD/scripts/afs/cell.sh source=$PWD/scripts/afs/bench.c seconds=${1:-2}
+missing=$("$cell" needs) || skip "$missing"
+command -v gcc >/dev/null || skip gcc
 out=${CARGO_TARGET_DIR:-$PWD/target}
 case $out in /*) ;; *) out=$PWD/$out ;; esac
 
 libs=/usr/lib multi=/usr/lib/$(gcc -print-multiarch)
-[ -f "$libs/libafscp.a" ] || skip "no libopenafs-dev"
+[ -f "$libs/libafscp.a" ] || skip libopenafs-dev
 bench=$out/afsbench
 gcc -O2 -w -o "$bench" "$source" -Wl,--start-group "$libs"/{libafscp,libafsauthent,libafsrpc}.a \
   "$libs"/afs/{libafsint,libvldb}.a "$libs"/{libopr,libafsrfc3961}.a "$libs"/afs/{libcmd,libafscom_err}.a \
@@ -33,7 +27,7 @@ export ZAFS_STATE ZAFS_NS=${ZAFS_NS:-rxjudge}
 ZAFS_STATE=$(mktemp -d)/cell
 trap '"$cell" down >/dev/null 2>&1; rm -rf "$(dirname "$ZAFS_STATE")"' EXIT
 "$cell" up 1 >/dev/null || { echo "the cell does not come up" >&2; exit 1; }
-"$cell" addhost 2
+"$cell" host 2
 keys=/etc/openafs/server/KeyFileExt
 "$cell" start 2 "$out/release/examples/memory_server" 0.0.0.0:7000 1 $keys
 
@@ -44,7 +38,7 @@ check() { # NAME PATTERN: whether standard input has the pattern
     failed=1
   fi
 }
-on() { timeout 120 "$cell" exec "$@"; }
+on() { timeout 120 "$cell" run "$@"; }
 pid=$(cat "$ZAFS_STATE/h2/run/memory_server.pid")
 cpu() { awk '{print ($14 + $15) * 10}' "/proc/$pid/stat"; }
 load() { # OPERATION THREADS SIZE [LEVEL]

@@ -240,6 +240,16 @@ impl Core {
         Ok(())
     }
 
+    /// Notes that a file system in the partition of `beside` has another name, for its clones.
+    fn move_clones(&self, beside: &Volume, was: store::Head, head: store::Head) {
+        for clone in self.table.all() {
+            let here = clone.partition.id == beside.partition.id;
+            if here && clone.is_clone() && clone.head() == was {
+                clone.set_found(Found::Snapshot { id: clone.id, head });
+            }
+        }
+    }
+
     /// Destroys a volume or clone.
     ///
     /// # Errors
@@ -252,12 +262,7 @@ impl Core {
         });
         let clones = destroyed.inspect_err(|_| volume.set_service(header::Service::Unknown))?;
         if let Some(head) = clones {
-            for clone in self.table.all() {
-                let here = clone.partition.id == volume.partition.id;
-                if here && clone.is_clone() && clone.head() == store::Head::of(volume.id) {
-                    clone.set_found(Found::Snapshot { id: clone.id, head });
-                }
-            }
+            self.move_clones(volume, store::Head::of(volume.id), head);
         }
         self.table.remove(volume.id);
         volume.callbacks.volume_changed();

@@ -142,6 +142,8 @@ pub struct Left {
     incomplete: Vec<VolumeId>,
     /// Volumes of which a restore was interrupted.
     guarded: Vec<VolumeId>,
+    /// Clones that became volumes of their own, but for the end of it.
+    detached: Vec<VolumeId>,
     /// Clones that were to take the place of others of the same number.
     new_clones: Vec<(Head, VolumeId)>,
     /// File systems without a volume, and how many snapshots they have.
@@ -303,6 +305,9 @@ impl Partition {
                 );
             }
         };
+        for id in left.detached {
+            report(self.name(id), self.end_detach(id));
+        }
         for id in left.guarded {
             let whole = !left.incomplete.contains(&id);
             let undone = self.release_guard(id, !whole);
@@ -549,6 +554,27 @@ impl Partition {
         self.destroy_snapshot(self.snapshot_name(Head::of(head.volume), clone))
     }
 
+    /// Makes a volume of its own of the newest clone of a volume that is gone. It has the header of
+    /// the clone. Older clones of that file system are then clones of it.
+    ///
+    /// # Errors
+    /// [`Error::Pool`]: there is no such clone, or it is in use or not the newest.
+    pub fn detach(&self, head: Head, clone: VolumeId) -> Result<()> {
+        let (old, new) = (self.head_name(head), self.name(clone));
+        let to = Some(self.snapshot_name(head, clone));
+        self.run(vec![Box::new(Rollback { name: old.clone(), to })])?;
+        self.run(vec![Box::new(Rename { old, new, enforce_limits: false })])?;
+        self.end_detach(clone)
+    }
+
+    /// Ends [`Self::detach`]. The header is there as long as the snapshot is.
+    fn end_detach(&self, id: VolumeId) -> Result<()> {
+        let stored = self.clone_header(Head::of(id), id)?;
+        stored.write(&self.fs(id)?)?;
+        self.show_name(id, &stored)?;
+        self.destroy_snapshot(self.snapshot_name(Head::of(id), id))
+    }
+
     /// Guards a change of a whole volume by a snapshot that is no clone.
     ///
     /// # Errors
@@ -636,6 +662,10 @@ impl Contents {
             *self.left.gone.entry(head).or_default() += 1;
         }
         if let Some(id) = clone_of(snapshot) {
+            if head == Head::of(id) {
+                self.left.detached.push(id);
+                return;
+            }
             self.volumes.push(Found::Snapshot { id, head });
         } else if let Some(id) = snapshot.strip_suffix(NEW).and_then(clone_of) {
             self.left.new_clones.push((head, id));

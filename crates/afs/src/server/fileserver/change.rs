@@ -444,7 +444,8 @@ fn with_entries<T, const N: usize>(
         let _locks = open.lock(&directories);
         let found = look_all()?;
         // The locks of the files may come before these, so they can't be waited for.
-        if let Some(_more) = open.try_lock_too(&found.into_iter().flatten().collect::<Vec<_>>(), &directories) {
+        if let Some(_more) = open.try_lock_too(&found.into_iter().flatten().collect::<Vec<_>>(), &directories)
+        {
             return then(found);
         }
     }

@@ -187,13 +187,7 @@ impl VolumeServer {
         self.core.table.remove(id);
         volume.callbacks.volume_changed();
         // Other clones of the file system have its former name.
-        let (was, head) = (volume.head(), Head::of(parent));
-        for clone in self.core.table.all() {
-            let here = clone.partition.id == volume.partition.id;
-            if here && clone.is_clone() && clone.head() == was {
-                clone.set_found(Found::Snapshot { id: clone.id, head });
-            }
-        }
+        self.core.move_clones(&volume, volume.head(), Head::of(parent));
         self.core.add(&volume.partition, Found::Dataset(parent)).ok_or(code::VVOLEXISTS)?;
         Ok(())
     }

@@ -16,7 +16,8 @@ use crate::server::chain;
 use crate::server::header::Service as State;
 use crate::server::header::Stored;
 use crate::server::open::Open;
-use crate::server::store::Found;
+use crate::server::store::{Found, Head};
+use crate::server::volume::Volume;
 use crate::server::{Error, VOLUME_SERVICE};
 use crate::types::{Date, Destination, Replica, RestoreCookie, VolumeId, VolumeType};
 use crate::volume::{DumpScope, dump, dump_size, restore, restored_header};
@@ -98,7 +99,7 @@ impl VolumeServer {
     pub(super) fn restore(&self, call: &mut RxCall, transaction: i32, cookie: &RestoreCookie) -> Outcome<()> {
         let lease = self.lease(transaction, "Restore")?;
         let volume = &lease.volume;
-        let Found::Dataset(id) = volume.found() else { return Err(errno::EROFS) };
+        let id = self.detach(volume)?;
         let kind = super::make::kind_of(cookie.kind)?;
         let own = self.open(&lease)?.stored();
         let partition = &volume.partition;
@@ -128,9 +129,26 @@ impl VolumeServer {
         }
     }
 
+    /// Makes a volume of its own of a clone whose volume is gone, so that its files may change. A
+    /// read-only volume is one at its site until the read-write volume moves away.
+    fn detach(&self, volume: &Volume) -> Outcome<VolumeId> {
+        let (head, id) = match volume.found() {
+            Found::Dataset(id) => return Ok(id),
+            Found::Snapshot { head, id } => (head, id),
+        };
+        if head.gone.is_none() {
+            return Err(errno::EROFS);
+        }
+        let detached = volume.exclusively(|| volume.partition.detach(head, id));
+        detached.map_err(|error| failed(volume, &error))?;
+        volume.set_found(Found::Dataset(id));
+        self.core.move_clones(volume, head, Head::of(id));
+        Ok(id)
+    }
+
     fn restore_guarded(
         &self,
-        volume: &crate::server::volume::Volume,
+        volume: &Volume,
         own: &Stored,
         kind: VolumeType,
         cookie: &RestoreCookie,

@@ -155,6 +155,37 @@ fn dumps_and_restores() {
     assert!(new.unique > dir.unique);
 }
 
+/// Goal: a read-only volume whose read-write volume moved away takes increments from there.
+#[test]
+fn restores_into_clones() {
+    let rig = Rig::new();
+    rig.volume(VOLUME, "v");
+    rig.volume(OTHER, "elsewhere");
+    let (operator, client) = (rig.operator(), rig.client(None));
+    let file = client.create(root(VOLUME), "f").unwrap().fid;
+    client.store(file, 0, b"one", 3).unwrap();
+    let transaction = operator.begin(VOLUME, attach::BUSY).unwrap();
+    operator.clone_volume(transaction, 1, "v.readonly", CLONE).unwrap();
+    operator.end(transaction).unwrap();
+    let transaction = operator.begin(CLONE, attach::OFFLINE).unwrap();
+    operator.complete(transaction);
+    restore(&operator, OTHER, &operator.dump(VOLUME, 0)).unwrap();
+    let there = |volume| afs::types::Fid { volume, ..file };
+    client.store(there(OTHER), 0, b"two", 3).unwrap();
+    let since = operator.listed(CLONE).unwrap().creation_date;
+    let dump = operator.dump(OTHER, since.0);
+    // A clone of a volume that is here does not change.
+    assert_eq!(restore(&operator, CLONE, &dump).err(), Some(errno::EROFS));
+    operator.call(Call::NukeVolume { partition: 0, volume: VOLUME }).unwrap();
+    assert_eq!(restore(&operator, CLONE, &dump[..dump.len() - 1]).err(), Some(volser::VOLSERREAD_DUMPERROR));
+    assert_eq!(client.fetch(there(CLONE), 0, 9).unwrap().0, b"one");
+    let about = operator.listed(CLONE).unwrap();
+    assert_eq!((about.kind, about.parent, about.creation_date), (1, VOLUME, since));
+    restore(&operator, CLONE, &dump).unwrap();
+    assert_eq!(client.fetch(there(CLONE), 0, 9).unwrap().0, b"two");
+    assert_eq!(client.status(file).err(), Some(code::VNOVOL));
+}
+
 /// Goal: what SetInfo, SetDate and SetIdsTypes set is listed, and a rename shows in `zfs list`.
 #[test]
 fn headers() {

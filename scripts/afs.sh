@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# Usage: scripts/afs.sh [--all] [CHECK...]
+# Has OpenAFS's programs judge the AFS file server and volume server, in a cell in namespaces
+# (scripts/afs/cell.sh). Without names, the quick checks run; with --all, the long ones too.
+#
+# Hosts: 1 has the database servers and OpenAFS's file server, 2 and 3 have ours, 4 is a client.
+#
+# AFS_SERVER  The program that serves. It is run on its host as AFS_SERVER ADDRESS KEYFILEEXT CELL
+#             IMAGE, makes a pool on the image if that is empty, and ends with its standard input.
+#             Default: the example `afs_server` of the crate.
+# AFS_KEEP    If set, the cell is left running; ZAFS_STATE and ZAFS_NS name it.
+#
+# The output of each check stays in target/afs/CHECK.log. The status is 1 if one failed, else 0. What
+# can't run here is skipped by name.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+# shellcheck source=scripts/afs/lib.sh
+. scripts/afs/lib.sh
+# shellcheck source=scripts/afs/volumes.sh
+. scripts/afs/volumes.sh
+# shellcheck source=scripts/afs/files.sh
+. scripts/afs/files.sh
+# shellcheck source=scripts/afs/crash.sh
+. scripts/afs/crash.sh
+
+quick=(probes verbs verbs-same mixed dumps afsio tree git archives model many names quota big writers
+  dead-client crash pool)
+long=(model-long sparse pjdfstest stress crash-long)
+
+checks=("${quick[@]}")
+if [ "${1:-}" = --all ]; then
+  checks=("${quick[@]:0:${#quick[@]}-1}" "${long[@]}" pool)
+  shift
+fi
+if [ $# -gt 0 ]; then checks=("$@"); fi
+for check in "${checks[@]}"; do
+  [[ " ${quick[*]} ${long[*]} " == *" $check "* ]] || {
+    echo "there is no check $check; there are: ${quick[*]} ${long[*]}" >&2
+    exit 2
+  }
+done
+
+missing=$("$cell" needs) || {
+  for check in "${checks[@]}"; do echo "$check: SKIPPED: this machine lacks $missing"; done
+  exit 0
+}
+set_up
+
+passed=0 failed=0 skipped=0
+for check in "${checks[@]}"; do
+  begun=$SECONDS
+  clear_cell
+  (check_"${check//-/_}") >"$report/$check.log" 2>&1
+  case $? in
+    0) result="ok" passed=$((passed + 1)) ;;
+    77) result="SKIPPED: $(tail -1 "$report/$check.log")" skipped=$((skipped + 1)) ;;
+    *) result="FAILED: $(grep '^expected' "$report/$check.log" | tail -1 || true) ($report/$check.log)" failed=$((failed + 1)) ;;
+  esac
+  echo "$check: $result ($((SECONDS - begun)) s)"
+done
+echo "$passed passed, $failed failed, $skipped skipped"
+[ $failed = 0 ]

@@ -1,0 +1,118 @@
+# Checks of crashes and of the pool, for scripts/afs.sh.
+# shellcheck shell=bash
+
+# Writes files until `stop` exists, and notes each with the time at which the server had it. After an
+# error it goes on with the next file: the server is away for a while.
+load='
+import os, sys, time
+folder, notes, stop = sys.argv[1:]
+os.makedirs(folder, exist_ok=True)
+noted = open(notes, "a", buffering=1)
+number = 0
+while not os.path.exists(stop):
+    path = os.path.join(folder, f"f{number}")
+    try:
+        with open(path, "wb") as file:
+            file.write(f"f{number}".encode() * 3000)
+        if number % 7 == 6:
+            os.rename(path, path + "r")
+        noted.write(f"{number} {time.time()}\n")
+    except OSError as error:
+        print(number, error, flush=True)
+        time.sleep(0.5)
+    number += 1
+    time.sleep(0.002)
+'
+# Reads what was noted 10 s or more before each kill, or after it. In this client, fsync does nothing,
+# so what is younger may be lost.
+verify='
+import os, sys
+folder, notes, kills = sys.argv[1:]
+kills = [float(line) for line in open(kills)]
+lost, checked = 0, 0
+for line in open(notes):
+    number, at = line.split()
+    if any(killed - 10 < float(at) < killed + 1 for killed in kills):
+        continue
+    path = os.path.join(folder, f"f{number}" + ("r" if int(number) % 7 == 6 else ""))
+    checked += 1
+    if not os.path.exists(path) or open(path, "rb").read() != f"f{number}".encode() * 3000:
+        lost += 1
+        print("lost:", number, "noted", at, "kills", kills)
+print(checked, "checked,", lost, "lost")
+sys.exit(lost > 0 or checked < 100)
+'
+
+# Kills our server under the load of a client, and starts it again: nothing noted is lost, and the
+# same client, new clients and vos go on.
+crash_rounds() { # COUNT SECONDS
+  local round before loader
+  make_volume w.ours $ours
+  make_volume old $ours
+  client 4 sh -c 'cd "$AFS:old" && for i in $(seq 200); do echo $i >o$i; done' || expected "files"
+  printf '%s' "$load" >"$work/load.py"
+  printf '%s' "$verify" >"$work/verify.py"
+  rm -f "$work/stop" "$work/notes" "$work/kills"
+  # The client that was there all the time reads too.
+  # shellcheck disable=SC2016
+  client 1 sh -c 'python3 "$WORK/load.py" "$AFS:w.ours/load" "$WORK/notes" "$WORK/stop" &&
+    python3 "$WORK/verify.py" "$AFS:w.ours/load" "$WORK/notes" "$WORK/kills"' &
+  loader=$!
+  for round in $(seq "$1"); do
+    sleep "$2"
+    date +%s.%N >>"$work/kills"
+    kill_ours 2
+    before=$(wc -l <"$work/notes")
+    echo "round $round: $before files were noted"
+    start_ours 2 || expected "our server to start after a crash"
+    for _ in $(seq 90); do [ "$(wc -l <"$work/notes")" -gt $((before + 3)) ] && break; sleep 1; done
+    [ "$(wc -l <"$work/notes")" -gt $((before + 3)) ] || expected "the client to write on, round $round"
+    # shellcheck disable=SC2016
+    client 4 sh -c 'python3 "$WORK/verify.py" "$AFS:w.ours/load" "$WORK/notes" "$WORK/kills"' ||
+      expected "what was noted before the kill of round $round"
+    # shellcheck disable=SC2016
+    [ "$(client 4 sh -c 'cat "$AFS:old"/o* | sort -n | sha256sum')" = "$(seq 200 | sha256sum)" ] ||
+      expected "files of another volume"
+    vos examine w.ours
+    vos backup w.ours
+    vos dump w.ours.backup -file "$work/crash.dump"
+    list_dump "$work/crash.dump" >/dev/null || expected "a dump that can be read"
+  done
+  touch "$work/stop"
+  wait $loader || expected "the client to end well"
+  vos move w.ours $ours a $theirs a
+  # shellcheck disable=SC2016
+  client 4 sh -c 'python3 "$WORK/verify.py" "$AFS:w.ours/load" "$WORK/notes" "$WORK/kills"' ||
+    expected "all files after the move"
+  vos move w.ours $theirs a $ours a
+  vos create $ours a after
+  on 1 vos listvol $ours a -localauth | grep -q 'Total volumes onLine [0-9]* ; Total volumes offLine 0 ; Total busy 0' ||
+    expected "all volumes on line"
+}
+
+# Goal: a server that was killed under load has what clients were promised, and all go on.
+check_crash() { crash_rounds 2 13; }
+check_crash_long() { limit=1200 crash_rounds 20 17; }
+
+# Goal: the pools are whole afterwards. zdb judges if ZDB names it, else our own one.
+check_pool() {
+  local h zdb=${ZDB:-}
+  if [ -z "$zdb" ]; then
+    local program=${POOLHOUSE:-${report%/afs}/debug/poolhouse}
+    [ -x "$program" ] || cargo build -q -p poolhouse-program || skip "no zdb, and poolhouse does not build"
+    zdb="$program zdb"
+  fi
+  make_sources
+  make_volume left $ours
+  client 1 scripts/afs/work.sh archives left >"$work/left" 2>&1
+  vos backup left
+  for h in 2 3; do
+    stop_ours $h || expected "our server to export its pool"
+    mkdir -p "$work/pool$h" && ln -f "$work/h$h.img" "$work/pool$h/d0"
+    $zdb -bcc -e -p "$work/pool$h" afs >"$work/zdb$h" 2>&1 || expected "status 0 of $zdb: $(tail -3 "$work/zdb$h")"
+    tail -n 30 "$work/zdb$h"
+    if grep -Ei 'leaked|checksum error|errors?: [1-9]' "$work/zdb$h"; then expected "no errors of zdb"; fi
+    start_ours $h || expected "our server to start again"
+  done
+  vos examine left.backup
+}
