@@ -93,6 +93,22 @@ impl Stand {
         serde_json::from_str(&self.daemon.good(line)).expect("JSON")
     }
 
+    /// Mounts a volume that is not served, where mounting is possible.
+    fn mounted_read_only(&self, volume: &str) {
+        let at = self.dir.path().join("mnt");
+        self.daemon.good(&format!("zfs set mountpoint={} {volume}", at.display()));
+        let mounted = self.daemon.ran(&format!("zfs mount {volume}"));
+        if !mounted.status.success() {
+            eprintln!("nothing can be mounted here: {}", said(&mounted));
+            return;
+        }
+        let written = fs::write(at.join("file"), "x").expect_err("a volume is read-only");
+        assert_eq!(written.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
+        let why = self.bad("afs enable --partition a tank/vicepa");
+        assert!(why.contains(&format!("zfs unmount {volume}")), "{why}");
+        self.daemon.good(&format!("zfs unmount {volume}"));
+    }
+
     fn connect(&self, service: u16, class: &dyn Class) -> (Endpoint, Connection) {
         let endpoint = Endpoint::bind(SocketAddrV4::new(HERE, 0), rx::Options::default());
         let endpoint = endpoint.expect("an endpoint");
@@ -226,6 +242,7 @@ fn what_is_served_stays() {
     stand.status().expect("it is served still");
     stand.daemon.good("afs disable tank/vicepa");
     stand.daemon.good(&format!("ls {volume}:"));
+    stand.mounted_read_only(&volume);
     stand.daemon.good(&format!("zfs destroy {volume}"));
     stand.enable_as("b");
     match stand.status() {

@@ -29,7 +29,7 @@ use crate::pools::progress::Progress;
 use crate::pools::unmounting::{at_path, keys_are_free, restore_all, unmount_all};
 use crate::query;
 use crate::replies::of_dsl;
-use afs::server::store::PARTITION;
+use afs::server::store::NAME;
 use api::{Caller, Error, MountFailure, MountProgress, MountReport, MountRequest, Reason, UnmountRequest};
 use dsl::redact::ALLOW_REDACTED_MOUNT;
 use fuse::Detach;
@@ -318,10 +318,10 @@ fn read_only_if_volume(imported: &Imported, plan: &mut Plan) -> Result<(), Error
     if plan.can_mount != CanMount::NoAuto || plan.dataset.is_snapshot() {
         return Ok(());
     }
-    let read = || plan.dataset.user_property(PARTITION);
+    let read = || plan.dataset.user_property(NAME);
     let property = imported.pool.spa().read(read);
     let property = property.map_err(|error| Error::new(&plan.name, of_dsl(&error)))?;
-    if property.is_some_and(|property| matches!(property.source, dsl::Source::Inherited(_))) {
+    if property.is_some_and(|property| property.source == dsl::Source::Local) {
         plan.apply(&["ro".to_owned()])
             .map_err(|option| Error::new(&plan.name, Reason::BadMountOption { option }))?;
     }

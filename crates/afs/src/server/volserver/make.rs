@@ -37,6 +37,7 @@ impl VolumeServer {
         parent: VolumeId,
         id: VolumeId,
     ) -> Outcome<CreateReply> {
+        super::name_volume(id);
         check_name(name)?;
         let partition = self.partition(partition)?;
         let kind = kind_of(kind)?;

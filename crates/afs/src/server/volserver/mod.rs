@@ -70,11 +70,27 @@ impl VolumeServer {
             None => call.read_all(ARGUMENTS).map_err(|_| rxgen::RXGEN_SS_UNMARSHAL)?,
         };
         let decoded = Call::decode(number, &arguments).map_err(|_| rxgen::RXGEN_SS_UNMARSHAL)?;
-        if !is_for_anyone(&decoded) {
-            self.check_superuser(call.info(), name)?;
-            // Its program may wait for a tape, or for another server.
-            call.set_patience(PATIENCE);
+        // The messages of a call name the call, the client and the volume.
+        let client = call.info().peer;
+        let span = tracing::info_span!("call", name, %client, volume = tracing::field::Empty);
+        let _entered = span.enter();
+        if is_for_anyone(&decoded) {
+            return self.run_decoded(call, decoded);
         }
+        self.check_superuser(call.info(), name)?;
+        // Its program may wait for a tape, or for another server.
+        call.set_patience(PATIENCE);
+        let is_noted = is_noted(&decoded);
+        let done = self.run_decoded(call, decoded);
+        match done {
+            Ok(()) if is_noted => tracing::info!("an administrator has changed the volume"),
+            Ok(()) => {}
+            Err(code) => tracing::warn!(code, "a call of the volume server failed"),
+        }
+        done
+    }
+
+    fn run_decoded(&self, call: &mut RxCall, decoded: Call) -> Outcome<()> {
         match decoded {
             Call::Dump { transaction, since } => self.dump(call, transaction, since, false),
             Call::DumpV2 { transaction, since, flags } => {
@@ -189,11 +205,14 @@ impl VolumeServer {
     }
 
     fn lease(&self, transaction: i32, call: &'static str) -> Outcome<Lease<'_>> {
-        self.core.transactions.lease(transaction, call)
+        let lease = self.core.transactions.lease(transaction, call)?;
+        name_volume(lease.volume.id);
+        Ok(lease)
     }
 
     /// The volume of a number, at this partition.
     fn find(&self, partition: i32, volume: VolumeId) -> Outcome<Arc<Volume>> {
+        name_volume(volume);
         let id = self.partition(partition)?.id;
         let found = self.core.table.get(volume).filter(|found| found.partition.id == id);
         found.ok_or(code::VNOVOL)
@@ -286,6 +305,26 @@ impl Service for VolumeServer {
     fn run(&self, call: &mut RxCall) -> Result<(), i32> {
         self.serve(call)
     }
+}
+
+/// Names the volume of the present call in its messages.
+fn name_volume(id: VolumeId) {
+    tracing::Span::current().record("volume", id.0);
+}
+
+/// The calls that change what volumes there are or what they contain. The log has each of them.
+fn is_noted(call: &Call) -> bool {
+    matches!(
+        call,
+        Call::CreateVolume { .. }
+            | Call::DeleteVolume { .. }
+            | Call::NukeVolume { .. }
+            | Call::Clone { .. }
+            | Call::ReClone { .. }
+            | Call::Restore { .. }
+            | Call::SetIdsTypes { .. }
+            | Call::ConvertRoToRw { .. }
+    )
 }
 
 /// How clients see a volume in a transaction; `None`: as before.
