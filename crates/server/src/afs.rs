@@ -474,19 +474,39 @@ impl Afs {
         *imported.partitions.write() = self.served_of(imported);
     }
 
-    /// Why a change can't be made: the server has what it removes, moves or replaces.
+    /// Refuses a change that removes, moves or replaces what the server has, or that makes what it
+    /// would take for its own.
     ///
     /// # Errors
-    /// * [`Reason::ServedOverAfs`]
+    /// * [`Reason::ServedOverAfs`], [`Reason::BadValue`]
     pub(crate) fn check_change(&self, change: &DatasetChange) -> Result<(), Error> {
         let check = |name: &str| self.check_end_of(name);
         match change {
             DatasetChange::Destroy { names, .. } => names.iter().try_for_each(|name| check(name)),
             DatasetChange::Rename { from, .. } => check(from),
-            DatasetChange::RenameSnapshot { dataset, from, .. } => check(&format!("{dataset}@{from}")),
+            DatasetChange::RenameSnapshot { dataset, from, to, .. } => {
+                check(&format!("{dataset}@{from}"))?;
+                self.check_new_snapshot(&format!("{dataset}@{to}"))
+            }
+            DatasetChange::Snapshot { names, .. } => {
+                names.iter().try_for_each(|name| self.check_new_snapshot(name))
+            }
             DatasetChange::Rollback { snapshot, .. } => check(snapshot.split('@').next().unwrap_or(snapshot)),
             _ => Ok(()),
         }
+    }
+
+    /// Refuses a snapshot of a volume that would pass for a clone: one whose name is a number.
+    ///
+    /// # Errors
+    /// * [`Reason::BadValue`]
+    fn check_new_snapshot(&self, name: &str) -> Result<(), Error> {
+        let is_number = name.split_once('@').is_some_and(|(_, snapshot)| snapshot.parse::<u32>().is_ok());
+        if !is_number || self.server_of(name).is_none_or(|(_, volume)| volume.is_none()) {
+            return Ok(());
+        }
+        let what = "AFS has clones of volumes under such names; choose a name that is no number".to_owned();
+        Err(Error::new(name, Reason::BadValue { what }))
     }
 
     /// Refuses to let a dataset end or move that the server has, or that has a partition. Snapshots
@@ -591,6 +611,12 @@ mod tests {
         }
         for name in ["p/vicepb", "p/b", "p/a/vicepa@daily", "p/a/vicepa/7@daily", "p/a/vicepab"] {
             assert_eq!(afs.check_end_of(name), Ok(()), "{name}");
+        }
+        let snapshot =
+            |name: &str| DatasetChange::Snapshot { names: vec![name.to_owned()], props: Vec::new() };
+        assert!(afs.check_change(&snapshot("p/a/vicepa/7@20261129")).is_err());
+        for name in ["p/a/vicepa/7@daily", "p/a/vicepa@20261129", "p/b@20261129", "p/vicepb/7@1"] {
+            assert_eq!(afs.check_change(&snapshot(name)), Ok(()), "{name}");
         }
         let partition = "p/a/vicepa".to_owned();
         let volume = Some(Reason::ServedOverAfs { partition, volume: Some(7) });
