@@ -2,9 +2,9 @@
 //!
 //! # Theory
 //! A server has partitions ([`store`]), and a table of their volumes ([`volume`]). The file server
-//! ([`fileserver`]) serves the calls of clients on files, the volume server ([`volserver`]) those
-//! of administrators on volumes. Both are in one process, so what takes two processes of OpenAFS a
-//! protocol is a lock here.
+//! ([`fileserver`]) serves the calls of clients on files. The volume server ([`volserver`]) serves
+//! those of administrators on volumes. Both are in one process, so what takes two processes of
+//! OpenAFS a protocol is a lock here.
 //!
 //! | module | content |
 //! |---|---|
@@ -169,7 +169,7 @@ impl Core {
         let anyone = self.protection.anonymous()?;
         let user = match &info.identity {
             None => Arc::clone(&anyone),
-            // No access list names the cell's own key.
+            // In access lists, the cell's own key is an anonymous user.
             Some(identity) if identity.name == SUPERUSER && identity.cell.is_empty() => Arc::clone(&anyone),
             Some(identity) if self.is_local(&identity.cell) => self.protection.user(&identity.name)?,
             Some(identity) => self.protection.user(&format!("{}@{}", identity.name, identity.cell))?,

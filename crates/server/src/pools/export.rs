@@ -98,7 +98,6 @@ impl Pools {
         if let Err(reason) = imported.pool.spa().writer().map_or(Ok(()), |live| leave(live, destroy)) {
             imported.volumes.reopen();
             self.table.stay(name, &imported);
-            self.afs.adopt(&imported);
             // A suspended pool gets its mounts back when it is cleared.
             self.restore_cleared(&imported);
             return Err(Error::new(name, reason));
@@ -149,7 +148,6 @@ impl Pools {
         let mounts = |mounted: Vec<Mounted>| mounted.into_iter().map(|(_, live)| live).collect::<Vec<_>>();
         let refused = refused.or_else(|| self.afs.release(imported, false).err());
         if let Some(error) = refused {
-            self.afs.adopt(imported);
             return Err(Refused { may_pass: error.is_busy(), error, mounts: mounts(mounted), devices });
         }
         remove_folders(folders_of(&mounted));
@@ -178,6 +176,7 @@ impl Pools {
         let mounts: Vec<_> = mounts.into_iter().map(|live| (Arc::clone(imported), live)).collect();
         restore_all(&mounts);
         self.attachments.devices_back(&self.table, devices);
+        self.afs.adopt(imported);
     }
 
     /// The same, if the pool is imported and not suspended. Otherwise the next clear does it.
