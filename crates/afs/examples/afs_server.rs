@@ -4,7 +4,8 @@
 //! makes both if they do not exist. It ends with the end of its standard input, or by a signal,
 //! which then is a crash.
 //!
-//! Usage: `afs_server ADDRESS KEYFILEEXT CELL IMAGE...`
+//! Usage: `afs_server [--shards N] ADDRESS KEYFILEEXT CELL IMAGE...`, with N sockets for the file
+//! server, or one.
 
 use std::error::Error;
 use std::io::Read;
@@ -50,8 +51,12 @@ impl Protection for Nobody {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let [address, keys, cell, images @ ..] = &args[..] else {
-        return Err("usage: afs_server ADDRESS KEYFILEEXT CELL IMAGE...".into());
+    let (shards, args) = match &args[..] {
+        [option, shards, rest @ ..] if option == "--shards" => (shards.parse()?, rest),
+        all => (1, all),
+    };
+    let [address, keys, cell, images @ ..] = args else {
+        return Err("usage: afs_server [--shards N] ADDRESS KEYFILEEXT CELL IMAGE...".into());
     };
     let address: Ipv4Addr = address.parse()?;
     let images: Vec<PathBuf> = images.iter().map(PathBuf::from).collect();
@@ -72,7 +77,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let partition = Partition::begin(PartitionId(0), pool.clone(), "afs/vicepa")?;
     let keys = Arc::new(Keys::of_file(keys)?);
-    let options = Options::new(address, keys, cell.clone(), Uuid([7; 16]));
+    let options = Options { shards, ..Options::new(address, keys, cell.clone(), Uuid([7; 16])) };
     let server = Server::start(options, Arc::new(Nobody))?;
     server.add(partition)?;
     std::io::stdin().read_to_end(&mut Vec::new())?;
