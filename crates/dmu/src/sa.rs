@@ -146,8 +146,8 @@ impl Attrs {
         }))
     }
 
-    /// The attributes in the bonus that are known and stored little-endian, in their order. It costs
-    /// less than to look for each of them.
+    /// The attributes in the bonus that are known and stored little-endian, in their order. It
+    /// costs less than to look for each of them.
     pub fn in_bonus(&self) -> impl Iterator<Item = (Attr, &[u8])> {
         let bonus = self.dn.bonus();
         let here = self.bonus.iter().filter(|l| l.order == ByteOrder::Little);

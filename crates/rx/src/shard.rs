@@ -3,9 +3,9 @@
 //! # Theory
 //! Wake-ups of threads dominate the cost of small calls. So the thread of a socket receives a batch
 //! of datagrams, lets the engine take them in, answers the calls that can be answered from memory
-//! right there, and sends everything that results at once. Only calls that may block are queued. The
-//! same thread runs them next, unless they do block: then another one receives meanwhile (the pool
-//! of the endpoint).
+//! right there, and sends everything that results at once. Only calls that may block are queued.
+//! The same thread runs them next, unless they do block: then another one receives meanwhile (the
+//! pool of the endpoint).
 //!
 //! The engine is behind a lock. A worker that has something to send takes the lock, lets the engine
 //! make the packets, and sends them itself: it wakes no other thread for that.

@@ -2,8 +2,8 @@
 //!
 //! # Theory
 //! An endpoint has a few sockets at one address ([`crate::shard`]), and a pool of threads that
-//! receive from them and run the calls that may block. Calls of our own leave from the same sockets: the
-//! clients of a file server expect its callbacks from its own port.
+//! receive from them and run the calls that may block. Calls of our own leave from the same
+//! sockets: the clients of a file server expect its callbacks from its own port.
 //!
 //! # Life
 //! [`Endpoint::bind`] starts the threads. Dropping the endpoint ends all calls: their peers get an

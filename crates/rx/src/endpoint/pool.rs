@@ -1,10 +1,10 @@
 //! Threads that receive, and run the calls that may block.
 //!
 //! # Theory
-//! Most calls that may block do not: what they need is in memory. To wake another thread for such
-//! a call costs more than the call. So the thread that receives from a socket runs the calls that
-//! arrived itself. Meanwhile nobody has its [`Receiver`], which lies where any thread of the pool
-//! can take it.
+//! Most calls that may block do not: what they need is in memory. To wake another thread for such a
+//! call costs more than the call. So the thread that receives from a socket runs the calls that
+//! arrived itself. Meanwhile no thread has its [`Receiver`], which lies where any thread of the
+//! pool can take it.
 //!
 //! A thread must not be missed while its call does block, or takes long. Three things see to that:
 //!

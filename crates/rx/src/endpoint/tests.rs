@@ -340,7 +340,7 @@ fn questions_have_a_rate() {
     }
 }
 
-/// Its calls `b` wait until they are let go, of which the endpoint knows nothing. All others are
+/// Its calls `b` wait until they are released, of which the endpoint knows nothing. All others are
 /// answered at once with whether the client is proven.
 struct Blocking {
     begun: Sender<()>,
