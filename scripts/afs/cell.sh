@@ -3,7 +3,7 @@
 # A cell of OpenAFS's servers on one machine, in network and mount namespaces, without Kerberos.
 #
 #   needs              print what is missing here, if anything; then the status is 1
-#   up [N]             bring up the database servers on host 1, file servers on hosts 1 to N (2)
+#   up [N]             bring up the database servers on host 1, file servers on hosts 1 to N (2; 0)
 #   host H             add host H, without a server
 #   servers H          start OpenAFS's file server and volume server on host H
 #   start H PROGRAM... start a program on host H; PROGRAM may be a name of OpenAFS's
@@ -154,7 +154,8 @@ up() { # [COUNT]
   local h count=${1:-2} missing
   missing=$(needs) || fail "missing: $missing"
   mkdir -p "$state"
-  for h in $(seq "$count"); do host "$h"; done
+  host 1
+  for h in $(seq 2 "$count"); do host "$h"; done
   start 1 ptserver
   start 1 vlserver
   answers 1 7002

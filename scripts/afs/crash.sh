@@ -94,9 +94,14 @@ crash_rounds() { # COUNT SECONDS
 check_crash() { crash_rounds 2 13; }
 check_crash_long() { limit=1200 crash_rounds 20 17; }
 
-# Goal: the pools are whole afterwards. zdb judges if ZDB names it, else our own one.
+# Goal: the pools are whole afterwards. The judge is ZDB, OpenZFS's zdb if scripts/oracle-tools.sh has
+# unpacked it, or else our own zdb.
 check_pool() {
-  local h zdb=${ZDB:-}
+  local h zdb=${ZDB:-} oracle=$PWD/target/oracle/root
+  if [ -z "$zdb" ] && [ -x "$oracle/sbin/zdb" ]; then
+    export LD_LIBRARY_PATH=$oracle/usr/lib/$(uname -m)-linux-gnu:$oracle/lib/$(uname -m)-linux-gnu
+    zdb=$oracle/sbin/zdb
+  fi
   if [ -z "$zdb" ]; then
     local program=${POOLHOUSE:-${report%/afs}/debug/poolhouse}
     [ -x "$program" ] || cargo build -q -p poolhouse-program || skip "no zdb, and poolhouse does not build"
@@ -111,7 +116,7 @@ check_pool() {
     mkdir -p "$work/pool$h" && ln -f "$work/h$h.img" "$work/pool$h/d0"
     $zdb -bcc -e -p "$work/pool$h" afs >"$work/zdb$h" 2>&1 || expected "status 0 of $zdb: $(tail -3 "$work/zdb$h")"
     tail -n 30 "$work/zdb$h"
-    if grep -Ei 'leaked|checksum error|errors?: [1-9]' "$work/zdb$h"; then expected "no errors of zdb"; fi
+    if grep -E 'leaked space|error' "$work/zdb$h"; then expected "no errors of zdb"; fi
     start_ours $h || expected "our server to start again"
   done
   vos examine left.backup
