@@ -157,7 +157,15 @@ impl Call {
     /// # Errors
     /// Those of [`Call::read`].
     pub fn write(&mut self, part: impl Into<Slice>) -> Result<()> {
-        self.push(part.into(), false)
+        self.push(vec![part.into()], false)
+    }
+
+    /// Sends bytes in parts. It waits as [`Call::write`] does, but once for all of them.
+    ///
+    /// # Errors
+    /// Those of [`Call::read`].
+    pub fn write_parts(&mut self, parts: Vec<Slice>) -> Result<()> {
+        self.push(parts, false)
     }
 
     /// Says that no more bytes follow: the request or the reply is complete.
@@ -165,13 +173,13 @@ impl Call {
     /// # Errors
     /// [`Error::Gone`] and what [`Call::read`] has.
     pub fn write_last(&mut self, part: impl Into<Slice>) -> Result<()> {
-        self.push(part.into(), true)
+        self.push(vec![part.into()], true)
     }
 
-    fn push(&mut self, part: Slice, last: bool) -> Result<()> {
+    fn push(&mut self, parts: Vec<Slice>, last: bool) -> Result<()> {
         let shard = Arc::clone(&self.shard);
         let mut state = shard.lock();
-        let mut room = state.engine.send(self.id, [part], last).map_err(|_| self.error())?;
+        let mut room = state.engine.send(self.id, parts, last).map_err(|_| self.error())?;
         shard.settle(state, &mut self.outbox);
         while !room && !last {
             let mut state = shard.lock();

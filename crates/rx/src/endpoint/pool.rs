@@ -47,7 +47,7 @@ const GRACE: Duration = Duration::from_secs(5);
 /// How often the watcher looks at the pool. A call that blocks delays others for twice as long.
 const TICK: Duration = Duration::from_micros(400);
 /// Ticks without a free receiver and without calls, after which the watcher sleeps.
-const CALM: u32 = 4;
+const CALM: u32 = 2;
 /// Ticks for which calls wake threads after a stall, and the most of them after many.
 const EAGER: (u32, u32) = (4, 64);
 

@@ -215,14 +215,13 @@ impl FileServer {
             (false, Ok(count)) => count.to_be_bytes().to_vec(),
             (false, Err(_)) => return Err(errno::EFBIG),
         };
-        call.write(head).map_err(gone)?;
         if count <= WHOLE {
-            for part in parts {
-                call.write(part).map_err(gone)?;
-            }
-        } else {
-            self.send_long(call, &volume, fid, from, count)?;
+            parts.insert(0, Slice::from(head));
+            parts.push(Slice::from(reply.to_bytes()));
+            return call.write_parts(parts).map_err(gone);
         }
+        call.write(head).map_err(gone)?;
+        self.send_long(call, &volume, fid, from, count)?;
         call.write(reply.to_bytes()).map_err(gone)
     }
 
@@ -237,9 +236,7 @@ impl FileServer {
                 let file = open.find(fid.vnode, fid.unique)?;
                 read(&open, &file, from + sent, n)?
             };
-            for part in parts {
-                call.write(part).map_err(|_| errors::rx::RX_USER_ABORT)?;
-            }
+            call.write_parts(parts).map_err(|_| errors::rx::RX_USER_ABORT)?;
             sent += n;
         }
         Ok(())
