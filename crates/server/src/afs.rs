@@ -130,7 +130,11 @@ impl Afs {
         }
         check_mounts(imported, name)?;
         self.reserve(imported, name, letters).map_err(bad)?;
-        let done = settings::store(imported, name, letters, &settings)
+        // The files of the cell come first: nothing is stored that they refuse.
+        let checked = self.running(&settings).map(drop);
+        let done = checked
+            .map_err(|what| Error::new(name, Reason::Afs { what }))
+            .and_then(|()| settings::store(imported, name, letters, &settings))
             .and_then(|()| self.serve(imported, name, letters, &settings));
         match done {
             Ok(()) => {

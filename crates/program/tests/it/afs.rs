@@ -260,6 +260,7 @@ fn wrong_configurations() {
     let at = stand.dir.path().display();
     let enable = format!("afs enable --create --partition a --config {at}/cell tank/vicepa");
     let file = |name: &str| cell.join(name).display().to_string();
+    let before = stand.daemon.good("zfs get -H -o source canmount,poolhouse:afs tank");
     for (name, wrong, advice) in [
         ("KeyFileExt", None, "asetkey"),
         ("KeyFileExt", Some(&b"\0\0\0\0"[..]), "asetkey"),
@@ -277,6 +278,9 @@ fn wrong_configurations() {
         let why = stand.bad(&enable);
         assert!(why.contains(&cell.display().to_string()) && why.contains(advice), "{name}: {why}");
         assert!(stand.bad("zfs list tank/vicepa").contains("does not exist"), "{name}");
+        stand.bad(&format!("afs enable --partition a --config {at}/cell tank"));
+        let properties = stand.daemon.good("zfs get -H -o source canmount,poolhouse:afs tank");
+        assert_eq!(properties, before, "{name}");
         fs::write(cell.join(name), right).expect("a file");
     }
     stand.enable();
