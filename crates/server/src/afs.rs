@@ -275,9 +275,15 @@ impl Afs {
     ) -> Result<(), Error> {
         let running = self.running(settings);
         let running = running.map_err(|what| Error::new(name, Reason::Afs { what }))?;
-        let partition = Partition::begin(id, imported.pool.clone(), name);
-        let added = partition.and_then(|partition| running.server.add(partition));
-        added.map_err(|error| of_afs(name, &error))
+        let bad = |error: afs::server::Error| of_afs(name, &error);
+        let partition = Partition::begin(id, imported.pool.clone(), name).map_err(bad)?;
+        running.server.add(Arc::clone(&partition)).map_err(|error| {
+            // It was not served, so its next start is not one after a crash.
+            if let Err(error) = partition.end() {
+                tracing::warn!(dataset = name, error = api::chain(&error), "its next start raises versions");
+            }
+            bad(error)
+        })
     }
 
     /// Ends the server if it has no partition.
@@ -350,12 +356,18 @@ impl Afs {
             return Err(Error::new(name, Reason::NotAfs));
         }
         self.remove(name, request.force)?;
-        settings::forget(imported, name)?;
-        self.partitions.lock().remove(name);
+        let forgotten = settings::forget(imported, name);
+        match &forgotten {
+            Ok(()) => {
+                self.partitions.lock().remove(name);
+                tracing::info!(dataset = name, "a partition is served over AFS no more");
+            }
+            // It is served no more, but the next import will serve it.
+            Err(error) => self.set(name, Stage::Failed(error.reason.clone())),
+        }
         self.list_in(imported);
         self.stop_unused();
-        tracing::info!(dataset = name, "a partition is served over AFS no more");
-        Ok(())
+        forgotten
     }
 
     /// Removes a partition from the server, if it is served. The table keeps it as moving.
@@ -418,13 +430,21 @@ impl Afs {
     ///   [`Self::adopt`] serves the others again.
     /// * [`Reason::Suspended`]: the pool has stopped.
     pub(crate) fn release(&self, imported: &Imported, force: bool) -> Result<(), Error> {
+        let mut refused = Ok(());
         for name in self.names_of(imported.pool.spa().guid()) {
-            self.remove(&name, force)?;
-            self.partitions.lock().remove(&name);
+            match self.remove(&name, force) {
+                Ok(()) => drop(self.partitions.lock().remove(&name)),
+                // The others are closed all the same: a pool goes whose export is forced.
+                Err(error) if force => {
+                    tracing::error!(dataset = name, %error, "the partition is not closed");
+                    refused = Err(error);
+                }
+                Err(error) => return Err(error),
+            }
         }
         self.list_in(imported);
         self.stop_unused();
-        Ok(())
+        refused
     }
 
     /// Forgets the partitions of a pool that does not answer.

@@ -429,19 +429,23 @@ impl Service for LocalService {
         self.pools.afs.disable(caller, &imported, request)
     }
 
-    fn afs_status(&self, _: &Caller) -> Result<AfsStatus, Error> {
+    fn afs_status(&self, caller: &Caller) -> Result<AfsStatus, Error> {
+        caller.must_own("the AFS server")?;
         Ok(self.pools.afs.status())
     }
 
-    fn afs_volumes(&self, _: &Caller, query: &AfsQuery) -> Result<Vec<AfsVolume>, Error> {
+    fn afs_volumes(&self, caller: &Caller, query: &AfsQuery) -> Result<Vec<AfsVolume>, Error> {
+        caller.must_own("the volumes of AFS")?;
         self.pools.afs.volumes(query)
     }
 
-    fn afs_clients(&self, _: &Caller, query: &AfsQuery) -> Result<Vec<AfsClient>, Error> {
+    fn afs_clients(&self, caller: &Caller, query: &AfsQuery) -> Result<Vec<AfsClient>, Error> {
+        caller.must_own("the clients of AFS")?;
         Ok(self.pools.afs.clients(query))
     }
 
-    fn afs_locks(&self, _: &Caller, query: &AfsQuery) -> Result<Vec<AfsLock>, Error> {
+    fn afs_locks(&self, caller: &Caller, query: &AfsQuery) -> Result<Vec<AfsLock>, Error> {
+        caller.must_own("the locks of AFS")?;
         self.pools.afs.locks(query)
     }
 }

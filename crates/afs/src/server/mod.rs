@@ -218,6 +218,8 @@ impl Core {
     pub fn add(&self, partition: &Arc<Partition>, found: Found) -> Option<Arc<Volume>> {
         let (Found::Dataset(id) | Found::Snapshot { id, .. }) = found;
         let callbacks = self.callbacks.volume(id);
+        // What is known of one of this number that was abandoned is not true of this one.
+        self.shared.forget(id);
         let volume = Volume::new(Arc::clone(partition), found, callbacks, Arc::clone(&self.shared));
         let volume = Arc::new(volume);
         self.table.add(Arc::clone(&volume)).then_some(volume)
@@ -487,6 +489,7 @@ impl Server {
         self.forget(id);
         for volume in self.core.table.all().into_iter().filter(|volume| volume.partition.id == id) {
             self.core.table.remove(volume.id);
+            self.core.shared.forget(volume.id);
         }
         drop(self.core.transactions.end_all(|volume| volume.partition.id == id));
     }

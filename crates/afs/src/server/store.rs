@@ -28,7 +28,7 @@ use dsl::ops::props::{InheritProp, SetAs, SetProps};
 use dsl::ops::rename::{Rename, RenameSnapshot};
 use dsl::ops::rollback::Rollback;
 use dsl::ops::snapshot::Snapshot;
-use dsl::{ListOptions, Listed, LongHold, PropList, Setting, SyncTask, Value};
+use dsl::{ListOptions, Listed, LongHold, PropList, Setting, Source, SyncTask, Value};
 use parking_lot::Mutex;
 use poolhouse::Pool;
 use zpl::{FileSystem, Policies, Policy};
@@ -277,7 +277,11 @@ impl Partition {
                     _ => Ok(None),
                 };
                 match incomplete {
-                    Ok(incomplete) => all.lock().note(head, snapshot.as_deref(), incomplete.is_some()),
+                    Ok(incomplete) => {
+                        // One of its own: an inherited or received one would destroy whole volumes.
+                        let is_set = incomplete.is_some_and(|found| found.source == Source::Local);
+                        all.lock().note(head, snapshot.as_deref(), is_set);
+                    }
                     Err(error) => all.lock().failures.push((dataset.name(), error)),
                 }
             }

@@ -103,6 +103,8 @@ struct State {
     eager: u32,
     /// The watcher does not sleep.
     watched: bool,
+    /// The last thread that was to start could not.
+    failing: bool,
     /// No more calls begin.
     stopped: bool,
     /// No more receivers either.
@@ -185,6 +187,7 @@ impl Pool {
                 released: 0,
                 eager: 0,
                 watched: true,
+                failing: false,
                 stopped: false,
                 ended: false,
             }),
@@ -224,16 +227,24 @@ impl Pool {
         self.watch(&mut state);
     }
 
-    /// Has a thread look for work: an idle one, or a new one.
-    fn wake(self: &Arc<Pool>, state: &mut State) {
+    /// Has a thread look for work: an idle one, or a new one. Returns `false` if none can start.
+    fn wake(self: &Arc<Pool>, state: &mut State) -> bool {
         if state.idle > 0 {
             self.work.notify_one();
-        } else if state.running.len() < self.most
-            && state.threads <= self.most
-            && let Err(error) = self.add(state)
+            return true;
+        }
+        if state.running.len() >= self.most || state.threads > self.most {
+            return true;
+        }
+        let added = self.add(state);
+        // Said once: the watcher tries again soon.
+        if let Err(error) = &added
+            && !state.failing
         {
             tracing::error!(%error, "a worker for Rx calls can't start");
         }
+        state.failing = added.is_err();
+        !state.failing
     }
 
     /// Has the watcher look at the pool from now on.
@@ -316,7 +327,7 @@ impl Pool {
         if lazy && state.eager == 0 {
             return Queued::Here;
         }
-        self.wake(&mut state);
+        let _could = self.wake(&mut state);
         Queued::Elsewhere
     }
 
@@ -324,7 +335,7 @@ impl Pool {
     pub(super) fn cover(self: &Arc<Pool>) {
         let mut state = self.state.lock();
         if state.has_work() {
-            self.wake(&mut state);
+            let _could = self.wake(&mut state);
         }
     }
 
@@ -346,13 +357,13 @@ impl Pool {
             let slow = has_work.1 && state.lines.waiting() as u64 > 2 * moved.1;
             state.eager = state.eager.saturating_sub(1);
             if deaf || stuck {
-                (0..threads).for_each(|_| self.wake(&mut state));
+                let _all = (0..threads).all(|_| self.wake(&mut state));
                 threads = (threads * 2).min(self.most);
                 state.eager = (state.eager + EAGER.0).min(EAGER.1);
             } else {
                 threads = 1;
                 if slow {
-                    self.wake(&mut state);
+                    let _could = self.wake(&mut state);
                 }
             }
             (before, had_work) = ((state.released, state.begun), has_work);

@@ -333,8 +333,12 @@ fn settings<'a>(at: At<'a>, props: &Settings) -> Vec<Need<'a>> {
     props.iter().map(|(property, _)| (at.clone(), permission_to_set(property))).collect()
 }
 
-/// The permission to set a property (`zfs_check_settable`). An unknown name can't be granted.
+/// The permission to set a property (`zfs_check_settable`). An unknown name can't be granted, nor
+/// can the properties of the AFS server: they name its files, and the volumes it destroys.
 fn permission_to_set(property: &str) -> String {
+    if ["poolhouse:vicep", "poolhouse:volume"].iter().any(|start| property.starts_with(start)) {
+        return property.to_owned();
+    }
     if is_user_property(property) {
         return "userprop".to_owned();
     }

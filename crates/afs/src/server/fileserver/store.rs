@@ -47,11 +47,12 @@ impl FileServer {
         let mut store = Store { volume: &volume, caller, fid, set: &set, begun: false };
         let _storing = volume.store();
         store.begin(file_length, size)?;
-        let done = match store.receive(call, position, length) {
-            Ok(last) => store.end(size, last),
-            // The prefix of a store that breaks off stays, with a new version.
-            Err(code) => store.give_up().and(Err(code)),
-        };
+        let received = store.receive(call, position, length);
+        let done = received.and_then(|last| store.end(size, last)).map_err(|code| {
+            // What was stored before it broke off stays, with a new version.
+            let gave_up = store.give_up();
+            gave_up.err().unwrap_or(code)
+        });
         volume.callbacks.changed(&[(fid.vnode, fid.unique)], Some(&caller.host));
         call.write(done?.to_bytes()).map_err(|_| errors::rx::RX_USER_ABORT)
     }
@@ -194,19 +195,24 @@ impl Store<'_> {
     }
 
     /// Writes the last piece, extends the file to its size, and changes its status.
-    fn end(&self, size: u64, last: Option<Piece>) -> Outcome<ChangeReply> {
+    fn end(&mut self, size: u64, last: Option<Piece>) -> Outcome<ChangeReply> {
         let open = self.volume.enter(Access::GoOn)?;
         let _locks = open.lock(&[self.fid.vnode]);
         if let Some((at, piece)) = &last {
+            self.begun = true;
             self.write_locked(&open, *at, piece, true)?;
         }
         let file = self.file(&open)?;
         let now = file.node.attr().size;
         if size > now || last.is_none() {
-            open.charge(kib(size.max(now)) - kib(now), 0)?;
+            let blocks = kib(size.max(now)) - kib(now);
+            open.charge(blocks, 0)?;
             let files = self.files(&open, last.is_none());
             let sized = files.truncate(object(self.fid.vnode), size.max(now), false);
-            sized.map_err(|error| code_of(&open, &error))?;
+            sized.map_err(|error| {
+                open.charge_over(-blocks);
+                code_of(&open, &error)
+            })?;
         }
         change(&open, self.caller, &file, self.set, true)?;
         durable(&open, self.fid, self.set)?;
@@ -220,7 +226,8 @@ impl Store<'_> {
         if !self.begun {
             return Ok(());
         }
-        let open = self.volume.enter(Access::GoOn)?;
+        // A volume that is busy lets it in too: this changes the version and no data.
+        let open = self.volume.enter(Access::Read)?;
         let _locks = open.lock(&[self.fid.vnode]);
         let now = self.file(&open)?.node.attr().size;
         let files = self.files(&open, true);

@@ -79,6 +79,20 @@ fn half_made_volumes() {
     assert!(!names.iter().any(|name| name.contains('@')), "{names:?}");
 }
 
+/// Goal: only a mark of a volume's own makes it one that a crash left half-made: one that is
+/// inherited destroys nothing.
+#[test]
+fn inherited_marks() {
+    let mut rig = Rig::new();
+    rig.volume(VOLUME, "v");
+    rig.pool.as_ref().unwrap().set("cell/vicepa", "poolhouse:volume-incomplete", "on").unwrap();
+    let image = rig.dir.path().join("d0");
+    rig.stop();
+    rig.open(image);
+    rig.start();
+    rig.client(None).status(root(VOLUME)).unwrap();
+}
+
 /// Goal: versions in a dump are those that clients see, also after a crash, and a restore keeps
 /// them.
 #[test]

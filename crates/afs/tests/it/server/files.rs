@@ -1,11 +1,13 @@
 //! Calls on files: statuses, versions, data, errors, quotas.
 
+use std::time::Instant;
+
 use afs::calls::fileserver::{Call, Reply, lock};
 use afs::errors::{errno, volume as code};
 use afs::types::{Date, Fid, StoreStatus, StoreVolumeStatus, Unique, Vnode, VnodeType, VolumeId};
 use afs::wire::List;
 
-use super::{Client, Rig, VOLUME, name, root, unified};
+use super::{Client, Rig, TIME, VOLUME, name, root, unified};
 
 /// Goal: each change raises the version of each directory that it changes by one, and the replies
 /// have the statuses after the change.
@@ -214,21 +216,51 @@ fn locks() {
     assert_eq!(one.call(Call::SetLock { fid, kind: 7 }).err(), Some(unified(errno::EINVAL)));
 }
 
+fn quota(quota: i32) -> Call {
+    Call::SetVolumeStatus {
+        volume: VOLUME,
+        status: StoreVolumeStatus { mask: StoreVolumeStatus::QUOTA, min_quota: 0, quota },
+        name: name(""),
+        offline_message: Default::default(),
+        motd: Default::default(),
+    }
+}
+
+/// Goal: a store whose last step fails raises the version, because the steps before it have
+/// changed the data.
+#[test]
+fn half_a_store() {
+    let rig = Rig::new();
+    rig.volume(VOLUME, "v");
+    let (client, admin) = (rig.client(None), rig.client(Some("admin")));
+    let file = client.create(root(VOLUME), "f").unwrap().fid;
+    let data = vec![7; 3 << 20 >> 1];
+    let (status, length) = (StoreStatus::default(), data.len() as u64);
+    let request = Call::StoreData64 { fid: file, status, position: 0, length, file_length: 0 }.request();
+    let mut call = client.connection.open(TIME).unwrap();
+    call.write(request).unwrap();
+    let (first, last) = data.split_at(5 << 20 >> 2);
+    call.write(first.to_vec()).unwrap();
+    let began = Instant::now();
+    while admin.status(file).unwrap().status.length == 0 {
+        assert!(began.elapsed() < TIME, "nothing is stored");
+        std::thread::yield_now();
+    }
+    admin.call(quota(100)).unwrap();
+    call.write_last(last.to_vec()).unwrap();
+    let failed = call.read_all(1 << 10).unwrap_err();
+    assert!(matches!(failed, rx::Error::Aborted { code: code::VOVERQUOTA }), "{failed}");
+    assert_eq!((client.version(file), client.fetch(file, 0, 1).unwrap().0), (1, vec![7]));
+}
+
 /// Goal: the quota in KiB is of lengths, is checked before a change, and is given back.
 #[test]
 fn quotas() {
     let rig = Rig::new();
     rig.volume(VOLUME, "v");
     let (client, admin) = (rig.client(None), rig.client(Some("admin")));
-    let set = |quota| Call::SetVolumeStatus {
-        volume: VOLUME,
-        status: StoreVolumeStatus { mask: StoreVolumeStatus::QUOTA, min_quota: 0, quota },
-        name: name(""),
-        offline_message: Default::default(),
-        motd: Default::default(),
-    };
-    assert_eq!(client.call(set(100)).err(), Some(unified(errno::EACCES)));
-    admin.call(set(100)).unwrap();
+    assert_eq!(client.call(quota(100)).err(), Some(unified(errno::EACCES)));
+    admin.call(quota(100)).unwrap();
     let used = || match client.call(Call::GetVolumeStatus { volume: VOLUME }).unwrap() {
         Reply::GetVolumeStatus(reply) => (reply.status.quota, reply.status.used),
         other => panic!("{other:?}"),

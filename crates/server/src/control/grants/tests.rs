@@ -97,6 +97,10 @@ fn changing() {
     };
     assert_eq!(set("t", &["recsize", "userquota@root"]), ["t recordsize", "t userquota"]);
     assert_eq!(set("t@s", &["a:b"]), ["t@s userprop"]);
+    // Those of the AFS server need a permission that can't be granted.
+    let of_afs = ["poolhouse:vicep", "poolhouse:vicep-config", "poolhouse:volume-incomplete"];
+    assert_eq!(set("t", &of_afs), of_afs.map(|property| format!("t {property}")));
+    assert_eq!(set("t", &["poolhouse:mine"]), ["t userprop"]);
     assert_eq!(set("t", &["nonsense"]), ["t nonsense"]);
 }
 
