@@ -120,3 +120,50 @@ fn versions_in_dumps() {
         assert_eq!(client.version(root(to)), version);
     }
 }
+
+/// Goal: what clients stored is there after an export, in a volume and in its backup. `KEEP=DIR`
+/// leaves the image there, and the same files as `files`, for OpenZFS's kernel module.
+#[test]
+fn pools_for_openzfs() {
+    let (mut rig, backup) = (Rig::new(), VolumeId(VOLUME.0 + 2));
+    rig.volume(VOLUME, "v");
+    let image = rig.dir.path().join("d0");
+    let files = |n: u32| (0..14 * n * n).map(move |at| (at / 7 + n) as u8).collect::<Vec<_>>();
+    let made: Vec<_> = {
+        let client = rig.client(None);
+        let dir = client.make_dir(root(VOLUME), "dir").unwrap().fid;
+        let make = |n| {
+            let file = client.create(dir, &format!("file{n}")).unwrap().fid;
+            client.store(file, 0, &files(n), 0).unwrap();
+            (n, file)
+        };
+        let made = (0..100).map(make).filter(|(n, _)| n % 9 != 0).collect();
+        (0..100).step_by(9).for_each(|n| client.remove(dir, &format!("file{n}")).unwrap());
+        let operator = rig.operator();
+        let transaction = operator.begin(VOLUME, attach::BUSY).unwrap();
+        operator.clone_volume(transaction, 2, "v.backup", backup).unwrap();
+        operator.complete(transaction);
+        let transaction = operator.begin(backup, attach::OFFLINE).unwrap();
+        operator.complete(transaction);
+        client.create(root(VOLUME), "after").unwrap();
+        made
+    };
+    rig.stop();
+    if let Some(keep) = std::env::var_os("KEEP").map(std::path::PathBuf::from) {
+        let dir = keep.join("files/dir");
+        std::fs::create_dir_all(&dir).unwrap();
+        std::fs::copy(&image, keep.join("afs.img")).unwrap();
+        for (n, _) in &made {
+            std::fs::write(dir.join(format!("file{n}")), files(*n)).unwrap();
+        }
+    }
+    rig.open(image);
+    rig.start();
+    let client = rig.client(None);
+    for (n, file) in made {
+        for volume in [VOLUME, backup] {
+            let found = client.fetch(afs::types::Fid { volume, ..file }, 0, 2 << 20).unwrap();
+            assert!(found.0 == files(n), "file{n} in {volume}");
+        }
+    }
+}
