@@ -23,9 +23,9 @@ use poolhouse::{OpenOptions, Pool};
 use rx::security::rxkad::Keys;
 
 /// A cell without users.
-struct Nobody;
+struct Anonymous;
 
-impl Protection for Nobody {
+impl Protection for Anonymous {
     fn user(&self, _: &str) -> Result<Arc<User>, i32> {
         self.anonymous()
     }
@@ -78,7 +78,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let partition = Partition::begin(PartitionId(0), pool.clone(), "afs/vicepa")?;
     let keys = Arc::new(Keys::of_file(keys)?);
     let options = Options { shards, ..Options::new(address, keys, cell.clone(), Uuid([7; 16])) };
-    let server = Server::start(options, Arc::new(Nobody))?;
+    let server = Server::start(options, Arc::new(Anonymous))?;
     server.add(partition)?;
     std::io::stdin().read_to_end(&mut Vec::new())?;
     drop(server);

@@ -27,13 +27,7 @@ fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            let mut text = error.to_string();
-            let mut cause = error.source();
-            while let Some(error) = cause {
-                text = format!("{text}: {error}");
-                cause = error.source();
-            }
-            let _ = writeln!(io::stderr(), "afsdump: {text}");
+            let _ = writeln!(io::stderr(), "afsdump: {}", afs::server::chain(&*error));
             ExitCode::FAILURE
         }
     }

@@ -39,18 +39,12 @@ fn main() -> ExitCode {
         }
         ["change", dump, to] => change(dump.as_ref(), to.as_ref()),
         ["bench", files, bytes] => bench(files, bytes),
-        _ => Err("say `apply` or `bench`".into()),
+        _ => Err("say `apply`, `change` or `bench`".into()),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            let mut text = error.to_string();
-            let mut cause = error.source();
-            while let Some(error) = cause {
-                text = format!("{text}: {error}");
-                cause = error.source();
-            }
-            let _ = writeln!(io::stderr(), "afsvolume: {text}");
+            let _ = writeln!(io::stderr(), "afsvolume: {}", afs::server::chain(&*error));
             ExitCode::FAILURE
         }
     }

@@ -66,7 +66,7 @@ pub enum Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// An error with its causes, for the log.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+pub fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {

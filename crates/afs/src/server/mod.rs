@@ -38,8 +38,7 @@ pub mod vnode;
 pub mod volserver;
 pub mod volume;
 
-pub(crate) use error::chain;
-pub use error::{Error, Result};
+pub use error::{Error, Result, chain};
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::atomic::{AtomicUsize, Ordering};

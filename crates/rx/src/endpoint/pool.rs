@@ -327,7 +327,7 @@ impl Pool {
         if lazy && state.eager == 0 {
             return Queued::Here;
         }
-        let _could = self.wake(&mut state);
+        self.wake(&mut state);
         Queued::Elsewhere
     }
 
@@ -335,7 +335,7 @@ impl Pool {
     pub(super) fn cover(self: &Arc<Pool>) {
         let mut state = self.state.lock();
         if state.has_work() {
-            let _could = self.wake(&mut state);
+            self.wake(&mut state);
         }
     }
 
@@ -357,13 +357,17 @@ impl Pool {
             let slow = has_work.1 && state.lines.waiting() as u64 > 2 * moved.1;
             state.eager = state.eager.saturating_sub(1);
             if deaf || stuck {
-                let _all = (0..threads).all(|_| self.wake(&mut state));
+                for _ in 0..threads {
+                    if !self.wake(&mut state) {
+                        break;
+                    }
+                }
                 threads = (threads * 2).min(self.most);
                 state.eager = (state.eager + EAGER.0).min(EAGER.1);
             } else {
                 threads = 1;
                 if slow {
-                    let _could = self.wake(&mut state);
+                    self.wake(&mut state);
                 }
             }
             (before, had_work) = ((state.released, state.begun), has_work);

@@ -25,6 +25,7 @@ use crate::pools::imported::Imported;
 use crate::pools::table::PoolTable;
 use crate::replies::of_dsl;
 use crate::view::space::{Limited, limited};
+use afs::server::store::{NAME, PARTITION};
 use api::accounts;
 use api::{
     Caller, DatasetChange, DatasetList, DatasetQuery, DiffRequest, Error, MountFailure, PoolChange,
@@ -336,7 +337,7 @@ fn settings<'a>(at: At<'a>, props: &Settings) -> Vec<Need<'a>> {
 /// The permission to set a property (`zfs_check_settable`). An unknown name can't be granted, nor
 /// can the properties of the AFS server: they name its files, and the volumes it destroys.
 fn permission_to_set(property: &str) -> String {
-    if ["poolhouse:vicep", "poolhouse:volume"].iter().any(|start| property.starts_with(start)) {
+    if [PARTITION, NAME].iter().any(|start| property.starts_with(start)) {
         return property.to_owned();
     }
     if is_user_property(property) {

@@ -106,7 +106,7 @@ impl VolumeServer {
     }
 
     fn check_superuser(&self, info: &Info, call: &str) -> Outcome<()> {
-        let who = info.identity.as_ref().map_or("nobody", |identity| &identity.name);
+        let who = info.identity.as_ref().map_or("anonymous", |identity| &identity.name);
         if !self.core.is_superuser(info) {
             tracing::warn!(call, peer = %info.peer, who, "a call of the volume server is refused");
             return Err(volser::VOLSERBAD_ACCESS);

@@ -76,9 +76,9 @@ fn groups_and_negative_entries() {
     rig.volume(VOLUME, "v");
     let acl = format!("2\n1\n{}\t9\nsystem:anyuser\t8\nbob\t8\n", "alice");
     let dir = directory(&rig, "d", &acl);
-    let (alice, bob, nobody) = (rig.client(Some("alice")), rig.client(Some("bob")), rig.client(None));
+    let (alice, bob, anonymous) = (rig.client(Some("alice")), rig.client(Some("bob")), rig.client(None));
     let access = |client: &Client| client.status(dir).unwrap().status.caller_access.0;
-    assert_eq!((access(&alice), access(&bob), access(&nobody)), (9, 0, 8));
+    assert_eq!((access(&alice), access(&bob), access(&anonymous)), (9, 0, 8));
     assert_eq!(bob.fetch(dir, 0, 99).err(), Some(unified(errno::EACCES)));
     assert_eq!(alice.status(dir).unwrap().status.anonymous_access.0, 8);
     let Reply::FetchAcl(reply) = alice.call(Call::FetchAcl { fid: dir }).unwrap() else { panic!() };
