@@ -22,6 +22,10 @@ use afs::wire::Uuid;
 use poolhouse::{OpenOptions, Pool};
 use rx::security::rxkad::Keys;
 
+/// That of the daemon.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 /// A cell without users.
 struct Anonymous;
 

@@ -98,6 +98,17 @@ impl Objset {
         Ok(self.born(tx, dn, header))
     }
 
+    /// Whether [`Objset::claim_object`] would find this number free, for an object of one slot.
+    ///
+    /// # Errors
+    /// * The errors of [reading](Error#reading), for blocks of dnodes.
+    /// * [`Error::Fixed`]: the object set is not open for changes.
+    pub fn is_free_object(&self, object: ObjNum) -> Result<bool> {
+        let live = self.live()?;
+        let outside = object.0 == 0 || object.0 >= DN_MAX_OBJECT;
+        Ok(!outside && live.slots.lock().is_free(live, object, self.options())?)
+    }
+
     fn header(&self, object: ObjNum, spec: &NewObject) -> Result<Header> {
         assert!(u64::from(spec.block_size) <= SPA_MAXBLOCKSIZE, "a block is at most 16 MiB large");
         let most = DNODE_BLOCK_SIZE / ondisk::dnode::DNODE_MIN_SIZE;

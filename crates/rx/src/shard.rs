@@ -23,7 +23,7 @@
 use std::collections::HashMap;
 use std::net::{SocketAddrV4, UdpSocket};
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -45,8 +45,11 @@ use crate::{Error, Result};
 /// (`scripts/rx-judge.sh`). A client that decrypts is slower, so its acknowledgements need more
 /// time.
 const GATHER: std::ops::RangeInclusive<u64> = 50..=500;
-/// The range of datagrams to aim for in one wake-up. Fewer: wait longer. More: wait less.
+/// The range of datagrams to aim for in one wake-up, for each large call. Fewer: wait longer. More:
+/// wait less. An OpenAFS client sends 16 for each window: with all of them, it would have to wait.
 const GATHERED: std::ops::RangeInclusive<usize> = 5..=12;
+/// Large calls that count for that. More fill a batch.
+const FLOWS: usize = 4;
 
 /// Calls that are started at a time: their replies count in the shares before the next ones start.
 const STARTS: usize = 16;
@@ -135,8 +138,8 @@ pub(crate) struct Shard {
     /// When the thread wakes up by itself, in the time of the engine.
     sleeps_until: AtomicU64,
     stopped: AtomicBool,
-    /// Large calls are under way.
-    streaming: AtomicBool,
+    /// Large calls that are under way.
+    streaming: AtomicUsize,
     begun: Instant,
     stats: Arc<Stats>,
     handler: OnceLock<Arc<dyn Handler>>,
@@ -164,7 +167,7 @@ impl Shard {
             wake,
             sleeps_until: AtomicU64::new(u64::MAX),
             stopped: AtomicBool::new(false),
-            streaming: AtomicBool::new(false),
+            streaming: AtomicUsize::new(0),
             begun,
             handler: OnceLock::new(),
             all: OnceLock::new(),
@@ -489,8 +492,8 @@ pub(crate) struct Receiver {
     questions: Limiter,
     /// Microseconds for which packets of large calls gather.
     gather: u64,
-    /// The next turn begins with that.
-    gathers: bool,
+    /// The large calls of the last turn. With one, the next turn begins with gathering.
+    flows: usize,
 }
 
 impl Receiver {
@@ -502,7 +505,7 @@ impl Receiver {
             late: false,
             questions: Limiter::new(QUESTIONS.0, QUESTIONS.1),
             gather: *GATHER.start(),
-            gathers: false,
+            flows: 0,
         }
     }
 
@@ -514,12 +517,14 @@ impl Receiver {
     /// Waits for a batch of packets, or for a timer, answers and sends. Returns whether this
     /// thread should look for calls.
     pub(crate) fn turn(&mut self, boxes: &mut Boxes) -> bool {
-        if std::mem::take(&mut self.gathers) {
+        let inbox = boxes.inbox.get_or_insert_default();
+        let gathers = self.flows > 0 && !self.full && !self.late;
+        if gathers {
             std::thread::sleep(Duration::from_micros(self.gather));
         }
-        let inbox = boxes.inbox.get_or_insert_default();
-        // After a full batch, there are more datagrams; after calls, there probably are.
-        let mut received = match self.full || self.late {
+        // After a full batch, there are more datagrams; after calls and after a while, there
+        // probably are.
+        let mut received = match self.full || self.late || gathers {
             true => inbox.receive(&self.shard.socket),
             false => Ok(0),
         };
@@ -527,11 +532,14 @@ impl Receiver {
             self.shard.sleep();
             received = inbox.receive(&self.shard.socket);
         }
+        let flows = self.flows.clamp(1, FLOWS);
         match received {
-            Ok(count) if count < *GATHERED.start() => {
+            Ok(count) if count < GATHERED.start() * flows => {
                 self.gather = (self.gather * 5 / 4).min(*GATHER.end());
             }
-            Ok(count) if count > *GATHERED.end() => self.gather = (self.gather / 2).max(*GATHER.start()),
+            Ok(count) if count > GATHERED.end() * flows => {
+                self.gather = (self.gather / 2).max(*GATHER.start());
+            }
             Ok(_) => {}
             Err(error) => {
                 tracing::error!(%error, "the Rx socket can't receive");
@@ -540,7 +548,7 @@ impl Receiver {
         }
         self.full = inbox.was_full();
         let queued = self.shard.take_in(inbox, &mut boxes.outbox, &mut self.questions);
-        self.gathers = self.shard.streaming.load(Ordering::Relaxed) && !self.full;
+        self.flows = self.shard.streaming.load(Ordering::Relaxed);
         self.late = queued;
         queued
     }

@@ -277,9 +277,9 @@ impl Open {
                 *hint += 2;
                 number
             };
-            match self.fs.objset().dnode(object(Vnode(number))) {
-                Err(dmu::Error::NoSuchObject { .. }) => return Ok(Vnode(number)),
-                Ok(_) => {}
+            match self.fs.objset().is_free_object(object(Vnode(number))) {
+                Ok(true) => return Ok(Vnode(number)),
+                Ok(false) => {}
                 Err(error) => {
                     tracing::error!(volume = self.id.0, error = chain(&error), "an object can't be read");
                     return Err(code::VIO);

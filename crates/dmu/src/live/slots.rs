@@ -46,8 +46,27 @@ impl Slots {
     /// Notes that an object now takes `slots` slots, or is free.
     pub(crate) fn note(&mut self, object: ObjNum, slots: Option<u8>, txg: Txg) {
         self.freed |= slots.is_none();
-        self.block = None;
-        self.changes.insert(object, Change { slots, txg });
+        let before = self.changes.insert(object, Change { slots, txg });
+        // Files that are made and removed at once keep the block that is known.
+        let known = self.block.as_mut().and_then(|(blkid, taken)| {
+            let at = object.0.checked_sub(*blkid * taken.len() as u64)? as usize;
+            let gone = slots.is_none().then_some(before?.slots?)?;
+            taken.get_mut(at..at + usize::from(gone))
+        });
+        match known {
+            Some(slots) => slots.fill(false),
+            None => self.block = None,
+        }
+    }
+
+    /// Whether the slot of this number is free.
+    ///
+    /// # Errors
+    /// The errors of [reading](crate::Error#reading), for blocks of dnodes.
+    pub(crate) fn is_free(&mut self, os: &LiveObjset, object: ObjNum, options: &ReadOptions) -> Result<bool> {
+        let per = u64::from(os.root().meta.phys.datablksz) >> DNODE_SHIFT;
+        let taken = self.taken(os, object.0 / per, per, options)?;
+        Ok(taken.get((object.0 % per) as usize).is_some_and(|taken| !taken))
     }
 
     /// Forgets the changes of these objects up to `txg`, because the blocks of dnodes now show

@@ -129,6 +129,14 @@ fn slots_free(model: &Model, object: u64, slots: u64) -> bool {
         && !model.iter().any(|(o, th)| *o < object + slots && object < o + u64::from(th.slots))
 }
 
+/// Compares the free slots of a block of dnodes with the model.
+fn assert_frees(os: &Objset, model: &Model, object: u64) {
+    for near in object / 32 * 32..(object / 32 + 1) * 32 {
+        let free = near > 0 && slots_free(model, near, 1);
+        assert_eq!(os.is_free_object(ObjNum(near)).unwrap(), free, "object {near}");
+    }
+}
+
 /// Applies an operation to the object set and the model.
 fn apply(os: &Objset, model: &mut Model, op: &Op, txg: u64) {
     let t = tx(txg);
@@ -141,6 +149,7 @@ fn apply(os: &Objset, model: &mut Model, op: &Op, txg: u64) {
         }
         Op::Claim { object } => {
             let (spec, thing) = new(1024, 2, 5);
+            assert_frees(os, model, object);
             match os.claim_object(&t, ObjNum(object), &spec) {
                 Ok(_) => {
                     assert!(slots_free(model, object, 2), "object {object} was not free");
@@ -160,6 +169,7 @@ fn apply(os: &Objset, model: &mut Model, op: &Op, txg: u64) {
             let chosen = model.keys().nth(which % model.len().max(1)).copied();
             if let Some(object) = chosen {
                 change(os, model, object, op, &t);
+                assert_frees(os, model, object);
             }
         }
         Op::NextTxg | Op::Sync => {}

@@ -11,8 +11,9 @@
 //! * For calls that take long in any case, another thread is woken at once.
 //! * A thread that is about to wait for its client, or for a server, first wakes another one
 //!   ([`Pool::cover`]).
-//! * The watcher looks at the pool every [`TICK`] while a receiver is free or calls wait. If
-//!   nothing has moved since, it wakes a thread, and twice as many the next time.
+//! * The watcher looks at the pool every [`TICK`] while a receiver is free or calls wait, or more
+//!   rarely if nothing stalls. If nothing has moved since, it wakes a thread, and twice as many the
+//!   next time.
 //!
 //! After such a stall, threads are woken for each call for a while ([`EAGER`]).
 //!
@@ -46,6 +47,8 @@ const IDLE: Duration = Duration::from_secs(30);
 const GRACE: Duration = Duration::from_secs(5);
 /// How often the watcher looks at the pool. A call that blocks delays others for twice as long.
 const TICK: Duration = Duration::from_micros(400);
+/// How rarely it looks when nothing has stalled for a while. A look costs as much as a small call.
+const QUIET_TICK: Duration = Duration::from_micros(1_600);
 /// Ticks without a free receiver and without calls, after which the watcher sleeps.
 const CALM: u32 = 2;
 /// Ticks for which calls wake threads after a stall, and the most of them after many.
@@ -341,7 +344,7 @@ impl Pool {
 
     /// The watcher: see the module.
     fn watch_all(self: &Arc<Pool>) {
-        let (mut calm, mut threads) = (0, 1);
+        let (mut calm, mut threads, mut tick) = (0, 1, TICK);
         let (mut before, mut had_work) = ((0, 0), (false, false));
         loop {
             let mut state = self.state.lock();
@@ -364,8 +367,10 @@ impl Pool {
                 }
                 threads = (threads * 2).min(self.most);
                 state.eager = (state.eager + EAGER.0).min(EAGER.1);
+                tick = TICK;
             } else {
                 threads = 1;
+                tick = (tick + tick / 16).min(QUIET_TICK);
                 if slow {
                     self.wake(&mut state);
                 }
@@ -380,7 +385,7 @@ impl Pool {
                 calm = 0;
             }
             drop(state);
-            thread::sleep(TICK);
+            thread::sleep(tick);
         }
     }
 

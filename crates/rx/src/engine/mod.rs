@@ -289,7 +289,7 @@ pub struct Engine {
     present: [u32; 2],
     random: Random,
     opened: Option<u32>,
-    streaming: bool,
+    streaming: usize,
     /// The program ends: there are no more calls.
     closing: bool,
 }
@@ -319,7 +319,7 @@ impl Engine {
             present: [0; 2],
             random,
             opened: None,
-            streaming: false,
+            streaming: 0,
             closing: false,
         }
     }
@@ -339,12 +339,12 @@ impl Engine {
         self.config.started.saturating_add((now.0 / 1_000_000) as u32)
     }
 
-    /// Whether large calls are under way, as far as the last [`Engine::transmit`] saw.
+    /// Large calls that are under way, as far as the last [`Engine::transmit`] saw.
     ///
     /// Their packets and acknowledgements come in numbers. A caller that waits for a moment takes
     /// many in at once.
     #[must_use]
-    pub fn streaming(&self) -> bool {
+    pub fn streaming(&self) -> usize {
         self.streaming
     }
 

@@ -25,7 +25,7 @@ impl Engine {
     /// Appends the datagrams that leave now.
     pub fn transmit(&mut self, now: Time, out: &mut Vec<Datagram>) {
         let dirty = std::mem::take(&mut self.dirty);
-        self.streaming = false;
+        self.streaming = 0;
         for &slot in &dirty {
             let Some(connection) = self.slots[slot as usize].connection.as_deref_mut() else { continue };
             connection.dirty = false;
@@ -82,7 +82,7 @@ impl Engine {
         if sent > 0 && !client {
             call.receiver.implied();
         }
-        self.streaming |= call.sender.queued() > 0 || call.receiver.streams();
+        self.streaming += usize::from(call.sender.queued() > 0 || call.receiver.streams());
         let id = super::CallId { connection: reference, channel: channel as u8, number: call.number };
         if full && call.sender.queued() < FULL && call.program == Program::Running {
             self.events.push_back(Event::Writable(id));
