@@ -205,7 +205,7 @@ super::calls! {
     GiveUpCallBacks = 147 { fids: Fids, callbacks: CallBacks } -> (),
     /// Reads the status of a volume.
     GetVolumeStatus = 149 { volume: VolumeId } -> VolumeStatusReply,
-    /// Changes the quota of a volume. The names have no effect.
+    /// Changes the quota of a volume, and its name and offline message unless they are empty.
     SetVolumeStatus = 150 {
         volume: VolumeId, status: StoreVolumeStatus, name: Name, offline_message: Message, motd: Message,
     } -> (),

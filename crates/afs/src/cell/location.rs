@@ -184,6 +184,11 @@ impl Addresses {
     }
 
     pub(super) fn choose_from(&self, of_host: &[Ipv4Addr]) -> io::Result<Vec<Ipv4Addr>> {
+        self.look(of_host).map(|(chosen, _)| chosen)
+    }
+
+    /// The addresses to register, and what is wrong in the files.
+    pub(super) fn look(&self, of_host: &[Ipv4Addr]) -> io::Result<(Vec<Ipv4Addr>, Vec<String>)> {
         let read = |path: &Path| match fs::read(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
             result => result,
@@ -192,7 +197,20 @@ impl Addresses {
         let restrict = NetRestrict::parse(&read(&self.net_restrict)?);
         let mut chosen = restrict.keep(&info.choose(of_host));
         chosen.truncate(MOST);
-        Ok(chosen)
+        let mut remarks = Vec::new();
+        for (path, lines) in
+            [(&self.net_info, &info.wrong_lines), (&self.net_restrict, &restrict.wrong_lines)]
+        {
+            let line = |line: &usize| {
+                format!("{}: line {line} is no address or net, and is ignored", path.display())
+            };
+            remarks.extend(lines.iter().map(line));
+        }
+        if info.misses(of_host) {
+            let path = self.net_info.display();
+            remarks.push(format!("{path}: the host has no such address; all its addresses are registered"));
+        }
+        Ok((chosen, remarks))
     }
 }
 
@@ -342,7 +360,17 @@ impl Registration {
     /// # Errors
     /// The system can't start a thread.
     pub fn start(databases: Databases, uuid: Uuid, addresses: Addresses) -> io::Result<Self> {
-        Self::start_with(databases, uuid, move || addresses.choose())
+        // What is wrong is said once, until it changes.
+        let told = Mutex::new(Vec::new());
+        Self::start_with(databases, uuid, move || {
+            let (chosen, remarks) = addresses.look(&host_addresses()?)?;
+            let mut told = told.lock();
+            if *told != remarks {
+                remarks.iter().for_each(|remark| tracing::warn!("{remark}"));
+                *told = remarks;
+            }
+            Ok(chosen)
+        })
     }
 
     /// Registers the server with the addresses that `choose` has at the time.

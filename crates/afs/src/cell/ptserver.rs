@@ -213,19 +213,3 @@ impl Protection for PtServer {
         }
     }
 }
-
-/// The name by which the protection servers know a caller: `user`, `user.instance`, or with
-/// `@realm` if the realm is not one of the cell's own. `None`: the caller is anonymous, because its
-/// name could pass for one of another realm.
-///
-/// A caller with the empty realm is of the cell, as for tickets made from the cell's key. OpenAFS:
-/// `getPeerDetails`, `afsconf_IsLocalRealmMatch`.
-pub fn name_of(identity: &rx::security::Identity, local_realms: &[String]) -> Option<String> {
-    let (name, realm) = (identity.name.to_ascii_lowercase(), identity.cell.to_ascii_lowercase());
-    let is_local = realm.is_empty() || local_realms.iter().any(|local| local.eq_ignore_ascii_case(&realm));
-    match is_local {
-        _ if name.contains(['@', '\0']) => None,
-        true => Some(name),
-        false => Some(format!("{name}@{realm}")),
-    }
-}

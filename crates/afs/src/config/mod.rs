@@ -8,22 +8,26 @@
 //! | ThisCell | the name of the cell | [`this_cell`] |
 //! | CellServDB | the database servers of cells | [`CellServDb`] |
 //! | UserList | who is a superuser | [`UserList`] |
+//! | krb.conf, krb.excl | the realms that are the cell's own | [`Realms`] |
 //! | NetInfo, NetRestrict | addresses of the server for clients | [`NetInfo`], [`NetRestrict`] |
 //!
 //! Each parser takes the file's bytes. Where OpenAFS skips a wrong line, the parser skips it, too,
 //! and lists its number, so that the server can log it.
 //!
 //! # See
-//! OpenAFS: `src/auth/cellconfig.c`, `src/auth/userok.c`, `src/auth/netrestrict.c`.
+//! OpenAFS: `src/auth/cellconfig.c`, `src/auth/userok.c`, `src/auth/netrestrict.c`,
+//! `src/auth/realms.c`.
 
 mod cells;
 mod net;
+mod realms;
 #[cfg(test)]
 mod tests;
 mod users;
 
 pub use cells::{Cell, CellHost, CellServDb, MAX_HOSTS, this_cell};
 pub use net::{NetInfo, NetRestrict};
+pub use realms::Realms;
 pub use users::{Superusers, UserList};
 
 /// The lines of a file with their numbers, which begin at 1.

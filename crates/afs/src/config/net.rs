@@ -81,6 +81,19 @@ impl NetInfo {
     /// Each line chooses the first address that it has, and a fake address chooses itself. If the
     /// file chooses none, all addresses of the host count.
     pub fn choose(&self, of_host: &[Ipv4Addr]) -> Vec<Ipv4Addr> {
+        let chosen = self.chosen(of_host);
+        if chosen.is_empty() {
+            return of_host.to_vec();
+        }
+        chosen.into_iter().map(Ipv4Addr::from_bits).collect()
+    }
+
+    /// Whether the file has lines, and none chooses an address.
+    pub fn misses(&self, of_host: &[Ipv4Addr]) -> bool {
+        !self.nets.is_empty() && self.chosen(of_host).is_empty()
+    }
+
+    fn chosen(&self, of_host: &[Ipv4Addr]) -> Vec<u32> {
         let mut chosen: Vec<u32> = Vec::new();
         for (net, is_fake) in &self.nets {
             let existing = of_host.iter().map(|address| address.to_bits()).find(|address| net.has(*address));
@@ -91,10 +104,7 @@ impl NetInfo {
                 chosen.push(address);
             }
         }
-        if chosen.is_empty() {
-            return of_host.to_vec();
-        }
-        chosen.into_iter().map(Ipv4Addr::from_bits).collect()
+        chosen
     }
 }
 

@@ -147,3 +147,37 @@ proptest! {
         }
     }
 }
+
+fn identity(name: &str, realm: &str) -> rx::security::Identity {
+    let (name, cell, level) = (name.into(), realm.into(), rx::security::Level::Crypt);
+    rx::security::Identity { name, cell, level, expires: 0, kvno: 256 }
+}
+
+/// Goal: names of other realms can't pass for those of the cell, and the realms of krb.conf are the
+/// cell's, but for the users of krb.excl.
+#[test]
+fn names_of_callers() {
+    let realms = Realms::parse("cell.org", b" EXAMPLE.ORG MORE.ORG\nnot.this\n", b"joe@more.org\n");
+    let name = |name: &str, realm: &str| realms.name_of(&identity(name, realm));
+    assert_eq!(name("Admin", "EXAMPLE.ORG").as_deref(), Some("admin"));
+    assert_eq!(name("ann", "CELL.ORG").as_deref(), Some("ann"));
+    assert_eq!(name("ann", "more.org").as_deref(), Some("ann"));
+    assert_eq!(name("joe", "MORE.ORG").as_deref(), Some("joe@more.org"));
+    assert_eq!(name("afs", "").as_deref(), Some("afs"));
+    assert_eq!(name("ann", "not.this").as_deref(), Some("ann@not.this"));
+    assert_eq!(name("someone.x", "OTHER.ORG").as_deref(), Some("someone.x@other.org"));
+    assert_eq!(name("someone@other.org", "EXAMPLE.ORG"), None);
+    assert_eq!(name("admin\0", "EXAMPLE.ORG"), None);
+}
+
+/// Goal: superusers are those of UserList, foreign ones with their realm, and none other.
+#[test]
+fn superusers_by_realm() {
+    let realms = Realms::parse("cell.org", b"EXAMPLE.ORG", b"");
+    let users = Superusers::fixed(UserList::parse(b"ann\nbob@other.org\n"));
+    let is = |name: &str, realm: &str| realms.is_superuser(&identity(name, realm), &users);
+    assert!(is("ann", "") && is("ann", "EXAMPLE.ORG") && is("ann", "cell.org"));
+    assert!(is("bob", "other.org") && is("bob", "OTHER.ORG") && is("afs", ""));
+    assert!(!is("ann", "other.org") && !is("bob", "") && !is("afs", "other.org") && !is("afs", "cell.org"));
+    assert!(!is("bob@other.org", "") && !is("bob@other.org", "EXAMPLE.ORG"));
+}

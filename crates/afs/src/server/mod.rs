@@ -53,7 +53,7 @@ use rx::security::rxkad::{self, Keys, SUPERUSER};
 use rx::security::{Class, Level, Null};
 
 use crate::cell::protection::Protection;
-use crate::config::Superusers;
+use crate::config::{Realms, Superusers};
 use crate::partition::PartitionId;
 use crate::types::{Date, PrincipalId};
 use crate::wire::Uuid;
@@ -93,8 +93,8 @@ pub struct Options {
     pub workers: usize,
     /// The keys of the cell.
     pub keys: Arc<Keys>,
-    /// The name of the cell.
-    pub cell: String,
+    /// The realms that are the cell's own.
+    pub realms: Realms,
     /// Who may call the volume server, beside the cell's own key.
     pub superusers: Superusers,
     /// The number by which the cell knows the server.
@@ -115,7 +115,7 @@ impl Options {
             shards: 1,
             workers: 16,
             keys,
-            cell,
+            realms: Realms::parse(&cell, &[], &[]),
             superusers: Superusers::default(),
             uuid,
             hosts: hosts::Options::default(),
@@ -139,7 +139,7 @@ pub struct Core {
     /// The transactions of the volume server.
     pub transactions: Transactions,
     shared: Arc<shared::Shared>,
-    cell: String,
+    realms: Realms,
     keys: Arc<Keys>,
     superusers: Superusers,
     callers: Callers,
@@ -170,8 +170,10 @@ impl Core {
             None => Arc::clone(&anyone),
             // In access lists, the cell's own key is an anonymous user.
             Some(identity) if identity.name == SUPERUSER && identity.cell.is_empty() => Arc::clone(&anyone),
-            Some(identity) if self.is_local(&identity.cell) => self.protection.user(&identity.name)?,
-            Some(identity) => self.protection.user(&format!("{}@{}", identity.name, identity.cell))?,
+            Some(identity) => match self.realms.name_of(identity) {
+                Some(name) => self.protection.user(&name)?,
+                None => Arc::clone(&anyone),
+            },
         };
         // Without its groups, a host gives no rights.
         let host_groups = self.protection.host(*info.peer.ip()).unwrap_or_default();
@@ -191,16 +193,10 @@ impl Core {
         self.loading.load(Ordering::Acquire) > 0 || self.partitions.read().is_empty()
     }
 
-    fn is_local(&self, cell: &str) -> bool {
-        cell.is_empty() || cell.eq_ignore_ascii_case(&self.cell)
-    }
-
     /// Whether the caller may change volumes.
     pub fn is_superuser(&self, info: &Info) -> bool {
-        info.identity.as_ref().is_some_and(|identity| {
-            let own_key = identity.name == SUPERUSER && identity.cell.is_empty();
-            own_key || self.is_local(&identity.cell) && self.superusers.has(identity.name.as_bytes())
-        })
+        let identity = info.identity.as_ref();
+        identity.is_some_and(|identity| self.realms.is_superuser(identity, &self.superusers))
     }
 
     /// All partitions, by their numbers.
@@ -328,7 +324,7 @@ impl Core {
         }
         let mut closed = Ok(());
         for volume in all {
-            volume.set_service(header::Service::Offline);
+            volume.quiesce(header::Service::Offline);
             match volume.end() {
                 Ok(()) => self.table.remove(volume.id),
                 Err(error) => {
@@ -406,7 +402,7 @@ impl Server {
             shared: Arc::default(),
             callers: Callers::default(),
             loading: AtomicUsize::new(0),
-            cell: options.cell,
+            realms: options.realms,
             keys: Arc::clone(&options.keys),
             superusers: options.superusers,
             outward: OnceLock::new(),

@@ -289,6 +289,17 @@ impl Open {
         Err(errno::ENOSPC)
     }
 
+    /// Raises the version of a file whose data changed in part. The caller has locked it.
+    ///
+    /// # Errors
+    /// The errors of [`zpl::FileSystem::truncate`].
+    pub fn raise_version(&self, vnode: Vnode, user: PrincipalId) -> zpl::Result<()> {
+        self.forget(vnode);
+        let file = object(vnode);
+        let now = self.fs.node(file)?.attr().size;
+        self.fs.by_afs_user(user.0).truncate(file, now, false)
+    }
+
     /// Counts space in KiB and files. Growth is checked against the quota.
     ///
     /// # Errors

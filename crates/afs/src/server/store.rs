@@ -144,6 +144,8 @@ pub struct Left {
     guarded: Vec<VolumeId>,
     /// Clones that became volumes of their own, but for the end of it.
     detached: Vec<VolumeId>,
+    /// Clones that were never completed.
+    half_clones: Vec<(Head, VolumeId)>,
     /// Clones that were to take the place of others of the same number.
     new_clones: Vec<(Head, VolumeId)>,
     /// File systems without a volume, and how many snapshots they have.
@@ -189,6 +191,14 @@ fn from_hexadecimal(text: &str) -> Option<Vec<u8>> {
         _ => None,
     });
     pairs.collect()
+}
+
+/// The header that a property of a clone has.
+fn header_of(value: &Value) -> Option<Stored> {
+    match value {
+        Value::Text(text) => Stored::decode(&from_hexadecimal(text)?).ok(),
+        Value::Number(_) => None,
+    }
 }
 
 impl Partition {
@@ -272,15 +282,22 @@ impl Partition {
             Listed::Failed { name, error } => all.lock().failures.push((name, error)),
             Listed::Dataset(dataset) => {
                 let Some((head, snapshot)) = parse(&dataset.name(), depth) else { return };
-                let incomplete = match snapshot {
+                let property = match &snapshot {
                     None if head.gone.is_none() => dataset.user_property(INCOMPLETE),
+                    Some(snapshot) if clone_of(snapshot).is_some() => dataset.user_property(HEADER),
                     _ => Ok(None),
                 };
-                match incomplete {
-                    Ok(incomplete) => {
+                match property {
+                    Ok(property) => {
                         // One of its own: an inherited or received one would destroy whole volumes.
-                        let is_set = incomplete.is_some_and(|found| found.source == Source::Local);
-                        all.lock().note(head, snapshot.as_deref(), is_set);
+                        let own = property.filter(|found| found.source == Source::Local);
+                        let is_half = match snapshot {
+                            None => own.is_some(),
+                            Some(_) => {
+                                own.and_then(|found| header_of(&found.value)).is_some_and(|it| it.destroy_me)
+                            }
+                        };
+                        all.lock().note(head, snapshot.as_deref(), is_half);
                     }
                     Err(error) => all.lock().failures.push((dataset.name(), error)),
                 }
@@ -323,6 +340,9 @@ impl Partition {
         }
         for id in left.incomplete {
             report(self.name(id), self.destroy(id).map(drop));
+        }
+        for (head, id) in left.half_clones {
+            report(self.snapshot_name(head, id), self.destroy_clone(head, id));
         }
         for (head, id) in left.new_clones {
             let is = |found: &Found| matches!(found, Found::Snapshot { id: other, .. } if *other == id);
@@ -416,11 +436,7 @@ impl Partition {
         let dataset = self.pool.dataset(&self.snapshot_name(head, id))?;
         let read = || dataset.dsl().user_property(HEADER);
         let property = self.pool.spa().read(read).map_err(poolhouse::Error::from)?;
-        let bytes = property.and_then(|property| match property.value {
-            Value::Text(text) => from_hexadecimal(&text),
-            Value::Number(_) => None,
-        });
-        Stored::decode(&bytes.ok_or(Error::Header { volume: id })?)
+        property.and_then(|property| header_of(&property.value)).ok_or(Error::Header { volume: id })
     }
 
     /// The properties of a clone with this header.
@@ -668,6 +684,10 @@ impl Contents {
         if let Some(id) = clone_of(snapshot) {
             if head == Head::of(id) {
                 self.left.detached.push(id);
+                return;
+            }
+            if incomplete {
+                self.left.half_clones.push((head, id));
                 return;
             }
             self.volumes.push(Found::Snapshot { id, head });

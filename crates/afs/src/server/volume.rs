@@ -23,10 +23,9 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use parking_lot::{RwLock, RwLockReadGuard};
+use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
 use super::callbacks::VolumeCallBacks;
 use super::header::{Service, Stored};
@@ -36,7 +35,7 @@ use super::shared::Shared;
 use super::store::{Found, Head, Partition};
 use super::{Error, Result, chain};
 use crate::errors::volume as code;
-use crate::types::{VolumeId, VolumeType};
+use crate::types::{PrincipalId, Vnode, VolumeId, VolumeType};
 
 /// What a crash adds to the versions of data.
 const CRASH_STEP: u32 = 1 << 16;
@@ -60,8 +59,8 @@ pub struct Volume {
     found: RwLock<Found>,
     /// The locks of clients.
     locks: Arc<Locks>,
-    /// Stores of clients that run.
-    storing: AtomicUsize,
+    /// Stores of clients that run: the files, and who writes them.
+    storing: Mutex<Vec<(Vnode, PrincipalId)>>,
     shared: Arc<Shared>,
 }
 
@@ -78,11 +77,14 @@ struct Gate {
 }
 
 /// A store of a client that runs, in several steps.
-pub struct Storing<'a>(&'a Volume);
+pub struct Storing<'a>(&'a Volume, (Vnode, PrincipalId));
 
 impl Drop for Storing<'_> {
     fn drop(&mut self) {
-        self.0.storing.fetch_sub(1, Ordering::AcqRel);
+        let mut storing = self.0.storing.lock();
+        if let Some(at) = storing.iter().position(|one| *one == self.1) {
+            storing.swap_remove(at);
+        }
     }
 }
 
@@ -121,7 +123,7 @@ impl Volume {
     ) -> Self {
         let (Found::Dataset(id) | Found::Snapshot { id, .. }) = found;
         let found = RwLock::new(found);
-        let (locks, storing) = (Arc::default(), AtomicUsize::new(0));
+        let (locks, storing) = (Arc::default(), Mutex::default());
         Self { id, partition, callbacks, gate: RwLock::default(), found, locks, storing, shared }
     }
 
@@ -148,10 +150,10 @@ impl Volume {
         matches!(self.found(), Found::Snapshot { .. })
     }
 
-    /// Notes that a store begins. Transactions wait for it.
-    pub fn store(&self) -> Storing<'_> {
-        self.storing.fetch_add(1, Ordering::AcqRel);
-        Storing(self)
+    /// Notes that a user begins to store a file. Transactions wait for it.
+    pub fn store(&self, vnode: Vnode, user: PrincipalId) -> Storing<'_> {
+        self.storing.lock().push((vnode, user));
+        Storing(self, (vnode, user))
     }
 
     /// Its files, for a call of a client.
@@ -290,15 +292,33 @@ impl Volume {
         &self.locks
     }
 
-    /// Lets clients read only. Waits for stores that run, for a while.
-    pub fn make_busy(&self) {
+    /// Lets clients read only, or not at all. First it waits for stores that run, for a while.
+    ///
+    /// A store that takes longer is broken off. Its file then has a new version, so that no client
+    /// takes what there is for what was there.
+    pub fn quiesce(&self, service: Service) {
         self.gate.write().lenient = true;
         self.set_service(Service::Busy);
         let until = Instant::now() + STORES;
-        while self.storing.load(Ordering::Acquire) > 0 && Instant::now() < until {
+        while !self.storing.lock().is_empty() && Instant::now() < until {
             std::thread::sleep(POLL);
         }
         self.gate.write().lenient = false;
+        let left = self.storing.lock().clone();
+        let open = self.gate.read().open.clone();
+        for (vnode, user) in left {
+            let Some(open) = &open else { continue };
+            let _locks = open.lock(&[vnode]);
+            if let Err(error) = open.raise_version(vnode, user) {
+                tracing::error!(
+                    volume = self.id.0,
+                    vnode = vnode.0,
+                    error = chain(&error),
+                    "a store is half done"
+                );
+            }
+        }
+        self.set_service(service);
     }
 
     /// Sets whether clients may use it. [`Service::Unknown`] has the header decide. Waits for calls

@@ -86,6 +86,14 @@ fn files_choose_addresses() {
     assert_eq!(addresses.choose_from(&of_host).unwrap(), [address(1), address(3)]);
     std::fs::write(&addresses.net_info, "10.0.0.3\nf 1.2.3.4\n").unwrap();
     assert_eq!(addresses.choose_from(&of_host).unwrap(), [address(3), Ipv4Addr::new(1, 2, 3, 4)]);
+    // What is wrong in them, or of no use, is said.
+    let remarks = || addresses.look(&of_host).unwrap().1;
+    assert!(remarks().is_empty());
+    std::fs::write(&addresses.net_info, "10.0.0.3\nnonsense\n").unwrap();
+    assert!(matches!(&remarks()[..], [one] if one.contains("NetInfo: line 2 ")), "{:?}", remarks());
+    std::fs::write(&addresses.net_info, "10.9.9.9\n").unwrap();
+    assert!(matches!(&remarks()[..], [one] if one.contains("no such address")), "{:?}", remarks());
+    assert_eq!(addresses.choose_from(&of_host).unwrap(), [address(1), address(3)]);
     let many: Vec<_> = (1..=40).map(address).collect();
     std::fs::remove_file(&addresses.net_info).unwrap();
     assert_eq!(addresses.choose_from(&many).unwrap().len(), 16);

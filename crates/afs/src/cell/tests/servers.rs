@@ -1,6 +1,5 @@
 //! Protection servers over Rx: the host itself.
 
-use super::super::ptserver::name_of;
 use super::super::{PR_SERVICE, Protection, PtServer, User};
 use super::*;
 use crate::calls::ptserver::{Call, CpsReply, PrincipalName};
@@ -147,24 +146,4 @@ fn keys_change() {
     };
     assert_eq!(reply, answer(508, &1u32.to_be_bytes()).unwrap());
     assert!(!databases.is_away());
-}
-
-/// Goal: names of other realms can't pass for those of the cell.
-#[test]
-fn names_of_callers() {
-    let name = |name: &str, realm: &str| {
-        let identity = rx::security::Identity {
-            name: name.into(),
-            cell: realm.into(),
-            level: Level::Crypt,
-            expires: 0,
-            kvno: 256,
-        };
-        name_of(&identity, &["EXAMPLE.ORG".into()])
-    };
-    assert_eq!(name("Admin", "EXAMPLE.ORG").as_deref(), Some("admin"));
-    assert_eq!(name("afs", "").as_deref(), Some("afs"));
-    assert_eq!(name("someone.x", "OTHER.ORG").as_deref(), Some("someone.x@other.org"));
-    assert_eq!(name("someone@other.org", "EXAMPLE.ORG"), None);
-    assert_eq!(name("admin\0", "EXAMPLE.ORG"), None);
 }

@@ -69,6 +69,9 @@ impl FileServer {
         let mut opcode = [0; 4];
         call.read_exact(&mut opcode).map_err(|_| rxgen::RXGEN_SS_UNMARSHAL)?;
         let number = u32::from_be_bytes(opcode);
+        // The messages of a call name the call and the client. Those of a volume name it.
+        let (name, client) = (Call::name(number).unwrap_or_default(), call.info().peer);
+        let _entered = tracing::error_span!("call", name, %client).entered();
         if let Some(size) = Call::size_before_data(number) {
             let mut arguments = vec![0; size];
             call.read_exact(&mut arguments).map_err(|_| rxgen::RXGEN_SS_UNMARSHAL)?;
@@ -138,8 +141,9 @@ impl FileServer {
                 Reply::GiveUpAllCallBacks(())
             }
             Call::GetVolumeStatus { volume } => Reply::GetVolumeStatus(self.volume_status(caller, volume)?),
-            Call::SetVolumeStatus { volume, status, .. } => {
-                self.set_volume_status(caller, volume, &status)?;
+            Call::SetVolumeStatus { volume, status, name, offline_message, .. } => {
+                let texts = (name.as_bytes(), offline_message.as_bytes());
+                self.set_volume_status(caller, volume, &status, texts)?;
                 Reply::SetVolumeStatus(())
             }
             // The peer has it from a file that no client asks for any more.
@@ -199,8 +203,15 @@ impl Service for FileServer {
         let (opcode, arguments) = request.body.split_first_chunk()?;
         let number = u32::from_be_bytes(*opcode);
         let reply = match number {
-            GET_TIME => Reply::GetTime(time()),
-            GET_CAPABILITIES => Reply::GetCapabilities(capabilities()),
+            // An idle client learns by these that the server was restarted, and what it missed.
+            GET_TIME => {
+                self.core.known_caller(&request.info)?;
+                Reply::GetTime(time())
+            }
+            GET_CAPABILITIES => {
+                self.core.known_caller(&request.info)?;
+                Reply::GetCapabilities(capabilities())
+            }
             FETCH_STATUS | INLINE_BULK_STATUS => {
                 let caller = self.core.known_caller(&request.info)?;
                 match Call::decode(number, arguments).ok()? {

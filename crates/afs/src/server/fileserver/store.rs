@@ -45,7 +45,7 @@ impl FileServer {
         let size = size.ok_or(errno::EFBIG)?;
         let volume = self.volume(fid.volume)?;
         let mut store = Store { volume: &volume, caller, fid, set: &set, begun: false };
-        let _storing = volume.store();
+        let _storing = volume.store(fid.vnode, caller.user.id);
         store.begin(file_length, size)?;
         let received = store.receive(call, position, length);
         let done = received.and_then(|last| store.end(size, last)).map_err(|code| {
@@ -226,12 +226,12 @@ impl Store<'_> {
         if !self.begun {
             return Ok(());
         }
-        // A volume that is busy lets it in too: this changes the version and no data.
-        let open = self.volume.enter(Access::Read)?;
+        // A volume that is busy or offline lets it in too: this changes the version and no data.
+        let open = self.volume.open().map_err(|_| errors::volume::VOFFLINE)?;
         let _locks = open.lock(&[self.fid.vnode]);
-        let now = self.file(&open)?.node.attr().size;
-        let files = self.files(&open, true);
-        files.truncate(object(self.fid.vnode), now, false).map_err(|error| code_of(&open, &error))
+        self.file(&open)?;
+        let raised = open.raise_version(self.fid.vnode, self.caller.user.id);
+        raised.map_err(|error| code_of(&open, &error))
     }
 }
 

@@ -70,6 +70,7 @@ impl FileServer {
         caller: &Caller,
         id: VolumeId,
         set: &StoreVolumeStatus,
+        (name, offline_message): (&[u8], &[u8]),
     ) -> Outcome<()> {
         need(caller.is_administrator())?;
         let volume = self.volume(id)?;
@@ -83,8 +84,16 @@ impl FileServer {
             let quota = quota(set.min_quota)?;
             open.change_header(|stored| stored.header.min_quota = quota);
         }
+        open.change_header(|stored| {
+            if !name.is_empty() {
+                stored.header.name = name.to_vec();
+            }
+            if !offline_message.is_empty() {
+                stored.header.offline_message = offline_message.to_vec();
+            }
+        });
         open.flush().map(drop).map_err(|error| {
-            tracing::error!(volume = id.0, error = chain(&error), "the quota can't be stored");
+            tracing::error!(volume = id.0, error = chain(&error), "the header can't be stored");
             errno::EIO
         })
     }

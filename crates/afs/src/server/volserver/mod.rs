@@ -243,9 +243,9 @@ impl VolumeServer {
             }
         };
         match state_in(flags) {
-            Some(State::Busy) if state == State::Online => volume.make_busy(),
+            Some(State::Busy) if state == State::Online => volume.quiesce(State::Busy),
             Some(State::Offline) => {
-                volume.set_service(State::Offline);
+                volume.quiesce(State::Offline);
                 volume.callbacks.volume_changed();
             }
             _ => {}

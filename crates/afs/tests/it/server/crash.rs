@@ -59,6 +59,10 @@ fn half_made_volumes() {
     let other = VolumeId(VOLUME.0 + 5);
     let operator = rig.operator();
     operator.create(other, "half").unwrap();
+    let clone = VolumeId(VOLUME.0 + 2);
+    let transaction = operator.begin(VOLUME, attach::BUSY).unwrap();
+    operator.clone_volume(transaction, 2, "v.backup", clone).unwrap();
+    operator.end(transaction).unwrap();
     let file = rig.client(None).create(root(VOLUME), "f").unwrap().fid;
     rig.client(None).store(file, 0, b"newer", 5).unwrap();
     // A restore has begun, and changed something.
@@ -72,7 +76,9 @@ fn half_made_volumes() {
     rig.open(crashed);
     rig.start();
     let client = rig.client(None);
-    assert_eq!(client.status(root(other)).err(), Some(code::VNOVOL));
+    for half in [other, clone] {
+        assert_eq!(client.status(root(half)).err(), Some(code::VNOVOL));
+    }
     assert!(rig.pool.as_ref().unwrap().dataset(&format!("cell/vicepa/{other}")).is_err());
     assert_eq!(client.fetch(file, 0, 10).unwrap().0, b"newer");
     let names = rig.pool.as_ref().unwrap().dataset_names(true).unwrap().names;

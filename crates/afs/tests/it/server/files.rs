@@ -2,7 +2,8 @@
 
 use std::time::Instant;
 
-use afs::calls::fileserver::{Call, Reply, lock};
+use afs::calls::fileserver::{Call, Message, Reply, lock};
+use afs::calls::volserver::attach;
 use afs::errors::{errno, volume as code};
 use afs::types::{Date, Fid, StoreStatus, StoreVolumeStatus, Unique, Vnode, VnodeType, VolumeId};
 use afs::wire::List;
@@ -226,6 +227,93 @@ fn quota(quota: i32) -> Call {
     }
 }
 
+/// Goal: an administrator's message and name for a volume are stored, and empty ones change nothing.
+#[test]
+fn texts_of_volumes() {
+    let rig = Rig::new();
+    rig.volume(VOLUME, "v");
+    let admin = rig.client(Some("admin"));
+    let set = |new: &str, message: &str| Call::SetVolumeStatus {
+        volume: VOLUME,
+        status: StoreVolumeStatus::default(),
+        name: name(new),
+        offline_message: Message::new(message).unwrap(),
+        motd: Message::new("ignored").unwrap(),
+    };
+    let now = || match admin.call(Call::GetVolumeStatus { volume: VOLUME }).unwrap() {
+        Reply::GetVolumeStatus(reply) => {
+            [reply.name.as_bytes(), reply.offline_message.as_bytes(), reply.motd.as_bytes()]
+                .map(|text| String::from_utf8_lossy(text).into_owned())
+        }
+        other => panic!("{other:?}"),
+    };
+    admin.call(set("", "back at noon")).unwrap();
+    assert_eq!(now(), ["v", "back at noon", ""]);
+    admin.call(set("w", "")).unwrap();
+    assert_eq!(now(), ["w", "back at noon", ""]);
+}
+
+/// A store of `data`, of which the first pieces are written and the last are not sent yet.
+fn begun_store(client: &Client, observer: &Client, file: Fid, data: &[u8]) -> rx::Call {
+    let (status, length) = (StoreStatus::default(), data.len() as u64);
+    let request = Call::StoreData64 { fid: file, status, position: 0, length, file_length: 0 }.request();
+    let mut call = client.connection.open(TIME).unwrap();
+    call.write(request).unwrap();
+    call.write(data[..SENT].to_vec()).unwrap();
+    let began = Instant::now();
+    while observer.status(file).unwrap().status.length == 0 {
+        assert!(began.elapsed() < TIME, "nothing is stored");
+        std::thread::yield_now();
+    }
+    call
+}
+
+/// Bytes of a store that [`begun_store`] sends.
+const SENT: usize = 5 << 20 >> 2;
+
+/// Goal: an administrator who takes a volume off line waits for a store, and gets it done if it
+/// ends soon.
+#[test]
+fn stores_end_before_their_volume() {
+    let rig = Rig::new();
+    rig.volume(VOLUME, "v");
+    let (client, admin) = (rig.client(None), rig.client(Some("admin")));
+    let file = client.create(root(VOLUME), "f").unwrap().fid;
+    let data = vec![7; 3 << 20 >> 1];
+    let mut call = begun_store(&client, &admin, file, &data);
+    std::thread::scope(|scope| {
+        let taken = scope.spawn(|| {
+            let operator = rig.operator();
+            let transaction = operator.begin(VOLUME, attach::OFFLINE).unwrap();
+            operator.end(transaction).unwrap();
+        });
+        // It has the volume when new changes are refused.
+        while client.create(root(VOLUME), "g").is_ok() {
+            client.remove(root(VOLUME), "g").unwrap();
+        }
+        call.write_last(data[SENT..].to_vec()).unwrap();
+        call.read_all(1 << 10).unwrap();
+        taken.join().unwrap();
+    });
+    assert_eq!((client.version(file), client.fetch(file, 0, 1).unwrap().0), (1, vec![7]));
+}
+
+/// Goal: a store that outlasts an administrator's patience is broken off, and its file has a new
+/// version before the volume is off line.
+#[test]
+fn slow_stores_are_broken_off() {
+    let rig = Rig::new();
+    rig.volume(VOLUME, "v");
+    let (client, admin) = (rig.client(None), rig.client(Some("admin")));
+    let file = client.create(root(VOLUME), "f").unwrap().fid;
+    let call = begun_store(&client, &admin, file, &vec![7; 3 << 20 >> 1]);
+    let operator = rig.operator();
+    let transaction = operator.begin(VOLUME, attach::OFFLINE).unwrap();
+    operator.end(transaction).unwrap();
+    assert_eq!(admin.version(file), 1);
+    drop(call);
+}
+
 /// Goal: a store whose last step fails raises the version, because the steps before it have
 /// changed the data.
 #[test]
@@ -235,19 +323,9 @@ fn half_a_store() {
     let (client, admin) = (rig.client(None), rig.client(Some("admin")));
     let file = client.create(root(VOLUME), "f").unwrap().fid;
     let data = vec![7; 3 << 20 >> 1];
-    let (status, length) = (StoreStatus::default(), data.len() as u64);
-    let request = Call::StoreData64 { fid: file, status, position: 0, length, file_length: 0 }.request();
-    let mut call = client.connection.open(TIME).unwrap();
-    call.write(request).unwrap();
-    let (first, last) = data.split_at(5 << 20 >> 2);
-    call.write(first.to_vec()).unwrap();
-    let began = Instant::now();
-    while admin.status(file).unwrap().status.length == 0 {
-        assert!(began.elapsed() < TIME, "nothing is stored");
-        std::thread::yield_now();
-    }
+    let mut call = begun_store(&client, &admin, file, &data);
     admin.call(quota(100)).unwrap();
-    call.write_last(last.to_vec()).unwrap();
+    call.write_last(data[SENT..].to_vec()).unwrap();
     let failed = call.read_all(1 << 10).unwrap_err();
     assert!(matches!(failed, rx::Error::Aborted { code: code::VOVERQUOTA }), "{failed}");
     assert_eq!((client.version(file), client.fetch(file, 0, 1).unwrap().0), (1, vec![7]));

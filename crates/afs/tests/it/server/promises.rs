@@ -86,3 +86,19 @@ fn clones_are_replaced() {
     assert!(broken(&client).contains(&format!("{CLONE}.0.0")));
     assert_eq!(client.fetch(in_clone, 0, 10).unwrap().0, b"new");
 }
+
+/// Goal: an idle client, which only probes, hears of a restart: it is reset before it gets the
+/// reply. It hears once.
+#[test]
+fn probes_reset_clients() {
+    for probe in [Call::GetTime {}, Call::GetCapabilities {}] {
+        let rig = Rig::new();
+        let client = rig.client(None);
+        let resets = || *client.told.resets.lock();
+        assert_eq!(resets(), 0);
+        client.call(probe.clone()).unwrap();
+        assert_eq!(resets(), 1);
+        client.call(probe).unwrap();
+        assert_eq!(resets(), 1);
+    }
+}
