@@ -26,7 +26,6 @@ use crate::replies::of_library;
 use afs::partition::PartitionId;
 use afs::server::store::{PARTITION, Partition};
 use api::{AfsDisable, AfsEnable, AfsPartition, Caller, DatasetChange, Error, Reason};
-use ondisk::Guid;
 use parking_lot::Mutex;
 use running::Running;
 use settings::{Settings, Stored};
@@ -47,7 +46,6 @@ enum Stage {
 /// A partition of an imported pool.
 #[derive(Debug, Clone)]
 struct Entry {
-    pool: Guid,
     /// Its number. `None`: its letters make no sense.
     id: Option<PartitionId>,
     stage: Stage,
@@ -129,7 +127,7 @@ impl Afs {
             return Ok(self.partition(name));
         }
         check_mounts(imported, name)?;
-        self.reserve(imported, name, letters).map_err(bad)?;
+        self.reserve(name, letters).map_err(bad)?;
         // The files of the cell come first: nothing is stored that they refuse.
         let checked = self.running(&settings).map(drop);
         let done = checked
@@ -226,14 +224,13 @@ impl Afs {
     ///
     /// # Errors
     /// It is taken.
-    fn reserve(&self, imported: &Imported, name: &str, id: PartitionId) -> Result<(), String> {
+    fn reserve(&self, name: &str, id: PartitionId) -> Result<(), String> {
         let mut partitions = self.partitions.lock();
         free(&partitions, name, id)?;
         if partitions.get(name).is_some_and(|entry| !matches!(entry.stage, Stage::Failed(_))) {
             return Err("another command works on it".to_owned());
         }
-        let pool = imported.pool.spa().guid();
-        partitions.insert(name.to_owned(), Entry { pool, id: Some(id), stage: Stage::Moving });
+        partitions.insert(name.to_owned(), Entry { id: Some(id), stage: Stage::Moving });
         Ok(())
     }
 
@@ -314,7 +311,7 @@ impl Afs {
                 let problem = words(&reason);
                 tracing::error!(dataset = stored.dataset, problem, "the partition is not served over AFS");
                 let id = settings::partition(&stored.letters).ok();
-                let entry = Entry { pool: imported.pool.spa().guid(), id, stage: Stage::Failed(reason) };
+                let entry = Entry { id, stage: Stage::Failed(reason) };
                 self.partitions.lock().insert(stored.dataset, entry);
             }
         }
@@ -331,7 +328,7 @@ impl Afs {
         let bad = |what| Reason::BadValue { what };
         let (id, settings) = stored.checked().map_err(bad)?;
         check_mounts(imported, name).map_err(|error| error.reason)?;
-        self.reserve(imported, name, id).map_err(bad)?;
+        self.reserve(name, id).map_err(bad)?;
         self.serve(imported, name, id, &settings).map_err(|error| error.reason)?;
         self.set(name, Stage::Served);
         tracing::info!(dataset = name, partition = %id, "a partition is served over AFS");
@@ -404,16 +401,15 @@ impl Afs {
         }
     }
 
-    fn names_of(&self, pool: Guid) -> Vec<String> {
-        let partitions = self.partitions.lock();
-        let of_pool = partitions.iter().filter(|(_, entry)| entry.pool == pool);
-        of_pool.map(|(name, _)| name.clone()).collect()
+    /// The partitions of a pool. Its name stays while it is imported; its GUID may not.
+    fn names_of(&self, pool: &str) -> Vec<String> {
+        self.partitions.lock().keys().filter(|name| within(pool, name)).cloned().collect()
     }
 
     /// A transaction that is in the way of an export of this pool.
     pub(crate) fn in_transaction(&self, imported: &Imported) -> Option<Error> {
         let running = self.server.lock().clone()?;
-        let names = self.names_of(imported.pool.spa().guid());
+        let names = self.names_of(imported.pool.name());
         let transactions = running.server.core().transactions.all();
         transactions.into_iter().filter(|found| !found.is_deleted).find_map(|found| {
             let of_it = |name: &&String| found.volume.partition.dataset() == name.as_str();
@@ -431,7 +427,7 @@ impl Afs {
     /// * [`Reason::Suspended`]: the pool has stopped.
     pub(crate) fn release(&self, imported: &Imported, force: bool) -> Result<(), Error> {
         let mut refused = Ok(());
-        for name in self.names_of(imported.pool.spa().guid()) {
+        for name in self.names_of(imported.pool.name()) {
             match self.remove(&name, force) {
                 Ok(()) => drop(self.partitions.lock().remove(&name)),
                 // The others are closed all the same: a pool goes whose export is forced.
@@ -448,7 +444,7 @@ impl Afs {
     }
 
     /// Forgets the partitions of a pool that does not answer.
-    pub(crate) fn abandon(&self, pool: Guid) {
+    pub(crate) fn abandon(&self, pool: &str) {
         let Some(running) = self.server.lock().clone() else { return };
         for name in self.names_of(pool) {
             let entry = self.partitions.lock().remove(&name);
@@ -557,10 +553,11 @@ impl Afs {
 
     /// The partitions of a pool that are served.
     pub(crate) fn served_of(&self, imported: &Imported) -> Vec<String> {
-        let pool = imported.pool.spa().guid();
         let partitions = self.partitions.lock();
-        let served = |entry: &Entry| entry.pool == pool && !matches!(entry.stage, Stage::Failed(_));
-        partitions.iter().filter(|(_, entry)| served(entry)).map(|(name, _)| name.clone()).collect()
+        let served = |(name, entry): &(&String, &Entry)| {
+            within(imported.pool.name(), name) && !matches!(entry.stage, Stage::Failed(_))
+        };
+        partitions.iter().filter(served).map(|(name, _)| name.clone()).collect()
     }
 }
 
@@ -625,7 +622,7 @@ mod tests {
     #[test]
     fn changes_of_what_is_served() {
         let afs = Afs::default();
-        let entry = |stage| Entry { pool: Guid(1), id: Some(PartitionId(0)), stage };
+        let entry = |stage| Entry { id: Some(PartitionId(0)), stage };
         afs.partitions.lock().insert("p/a/vicepa".to_owned(), entry(Stage::Served));
         let failed = Stage::Failed(Reason::KeyNotLoaded);
         afs.partitions.lock().insert("p/vicepb".to_owned(), entry(failed));

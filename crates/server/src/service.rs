@@ -233,7 +233,7 @@ impl Service for LocalService {
         let outcome = pool::import::import(caller, &self.pools, &how, request)?;
         self.pools.attachments.devices_after(self.pools.table(), &outcome.name);
         if let Ok(imported) = self.pools.table().pool(&outcome.name) {
-            self.pools.afs.adopt(&imported);
+            self.pools.adopt_afs(&imported);
         }
         if let Ok(imported) = self.pools.table().pool(&outcome.name) {
             self.events.ask(&imported, Context::Import);
@@ -305,7 +305,7 @@ impl Service for LocalService {
         self.pools.load_key(caller, request)?;
         self.pools.attachments.devices_after(self.pools.table(), &request.dataset);
         if let Ok(imported) = self.pools.table().pool_of(&request.dataset) {
-            self.pools.afs.adopt(&imported);
+            self.pools.adopt_afs(&imported);
         }
         Ok(())
     }

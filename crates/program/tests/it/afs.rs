@@ -187,6 +187,8 @@ fn exports_and_transactions() {
     let stand = Stand::new();
     stand.enable();
     stand.create();
+    // The pool's GUID may change: its partitions stay its own.
+    stand.daemon.good("zpool reguid tank");
     let call = Call::TransCreate { volume: VOLUME, partition: 0, flags: attach::OFFLINE };
     let Ok(Reply::TransCreate(transaction)) = stand.operate(&call) else { panic!("no transaction") };
     let way_out = format!("vos endtrans -server HOST -transaction {transaction}");
@@ -238,6 +240,11 @@ fn what_is_served_stays() {
     stand.daemon.good("zfs mount -a");
     stand.daemon.good(&format!("zfs snapshot {volume}@daily"));
     stand.daemon.good(&format!("ls {volume}@daily:"));
+    // A promoted clone would take the volume's clones along.
+    stand.daemon.good(&format!("zfs clone -o canmount=off {volume}@daily tank/copy"));
+    let why = stand.bad("zfs promote tank/copy");
+    assert!(why.contains("poolhouse afs disable tank/vicepa"), "{why}");
+    stand.daemon.good("zfs destroy tank/copy");
     stand.daemon.good(&format!("zfs destroy {volume}@daily"));
     stand.status().expect("it is served still");
     stand.daemon.good("afs disable tank/vicepa");

@@ -12,8 +12,8 @@
 //! * A thread that is about to wait for its client, or for a server, first wakes another one
 //!   ([`Pool::cover`]).
 //! * The watcher looks at the pool every [`TICK`] while a receiver is free or calls wait, or more
-//!   rarely if nothing stalls. If nothing has moved since, it wakes a thread, and twice as many the
-//!   next time.
+//!   rarely if nothing stalls. If one of the receivers was free all the time, or no call began, it
+//!   wakes a thread, and twice as many the next time.
 //!
 //! After such a stall, threads are woken for each call for a while ([`EAGER`]).
 //!
@@ -27,6 +27,7 @@
 //! # Locks
 //! A thread may hold the lock of a shard when it takes that of the pool; never the reverse.
 
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::thread::{self, ThreadId};
@@ -86,11 +87,45 @@ impl Job {
     }
 }
 
+/// What no thread has. What is free for the longest time is taken first.
+pub(super) struct Free<R> {
+    /// The things, each with the number of looks before it was put here.
+    things: VecDeque<(u64, R)>,
+    looks: u64,
+}
+
+impl<R> Default for Free<R> {
+    fn default() -> Free<R> {
+        Free { things: VecDeque::new(), looks: 0 }
+    }
+}
+
+impl<R> Free<R> {
+    pub(super) fn put(&mut self, thing: R) {
+        self.things.push_back((self.looks, thing));
+    }
+
+    pub(super) fn take(&mut self) -> Option<R> {
+        self.things.pop_front().map(|(_, thing)| thing)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.things.is_empty()
+    }
+
+    /// Whether one of the things was free all the time since the last look.
+    pub(super) fn look(&mut self) -> bool {
+        let was_free = self.things.front().is_some_and(|(looks, _)| *looks < self.looks);
+        self.looks += 1;
+        was_free
+    }
+}
+
 /// What the lock of the pool protects.
 struct State {
     lines: Lines<Job>,
     /// Receivers that no thread has.
-    free: Vec<Receiver>,
+    free: Free<Receiver>,
     /// The threads that were started, and those that run.
     threads: usize,
     running: Vec<ThreadId>,
@@ -99,9 +134,8 @@ struct State {
     idle: usize,
     /// Calls that ever waited.
     waited: u32,
-    /// Calls that ever began, and receivers that were ever released.
+    /// Calls that ever began.
     begun: u64,
-    released: u64,
     /// Ticks for which each call wakes a thread.
     eager: u32,
     /// The watcher does not sleep.
@@ -180,14 +214,13 @@ impl Pool {
             most: lines.limit + receivers,
             state: Mutex::new(State {
                 lines,
-                free: Vec::new(),
+                free: Free::default(),
                 threads: 0,
                 running: Vec::new(),
                 calls: 0,
                 idle: 0,
                 waited: 0,
                 begun: 0,
-                released: 0,
                 eager: 0,
                 watched: true,
                 failing: false,
@@ -225,7 +258,7 @@ impl Pool {
     /// Has threads receive.
     pub(super) fn receive(self: &Arc<Pool>, receivers: Vec<Receiver>) {
         let mut state = self.state.lock();
-        state.free.extend(receivers);
+        receivers.into_iter().for_each(|receiver| state.free.put(receiver));
         self.work.notify_all();
         self.watch(&mut state);
     }
@@ -272,7 +305,7 @@ impl Pool {
                 job.run(&mut boxes.outbox);
                 drop(running);
                 state = self.state.lock();
-            } else if let Some(receiver) = state.free.pop() {
+            } else if let Some(receiver) = state.free.take() {
                 state = self.receive_until_calls(state, receiver, &mut boxes);
             } else if state.stopped {
                 break;
@@ -308,8 +341,7 @@ impl Pool {
             }
             let mut state = self.state.lock();
             if state.may_begin() {
-                state.free.push(receiver);
-                state.released += 1;
+                state.free.put(receiver);
                 self.watch(&mut state);
                 return state;
             }
@@ -345,7 +377,7 @@ impl Pool {
     /// The watcher: see the module.
     fn watch_all(self: &Arc<Pool>) {
         let (mut calm, mut threads, mut tick) = (0, 1, TICK);
-        let (mut before, mut had_work) = ((0, 0), (false, false));
+        let (mut before, mut had_calls) = (0, false);
         loop {
             let mut state = self.state.lock();
             if state.ended {
@@ -353,11 +385,10 @@ impl Pool {
                 self.ended.notify_all();
                 return;
             }
-            let has_work = (!state.free.is_empty(), state.may_begin());
-            let moved = (state.released - before.0, state.begun - before.1);
-            let deaf = has_work.0 && had_work.0 && moved.0 == 0;
-            let stuck = has_work.1 && had_work.1 && moved.1 == 0;
-            let slow = has_work.1 && state.lines.waiting() as u64 > 2 * moved.1;
+            let (has_calls, begun) = (state.may_begin(), state.begun - before);
+            let deaf = state.free.look();
+            let stuck = has_calls && had_calls && begun == 0;
+            let slow = has_calls && state.lines.waiting() as u64 > 2 * begun;
             state.eager = state.eager.saturating_sub(1);
             if deaf || stuck {
                 for _ in 0..threads {
@@ -375,8 +406,9 @@ impl Pool {
                     self.wake(&mut state);
                 }
             }
-            (before, had_work) = ((state.released, state.begun), has_work);
-            calm = if has_work == (false, false) && state.eager == 0 { calm + 1 } else { 0 };
+            (before, had_calls) = (state.begun, has_calls);
+            let is_calm = state.free.is_empty() && !has_calls && state.eager == 0;
+            calm = if is_calm { calm + 1 } else { 0 };
             if calm > CALM {
                 state.watched = false;
                 while !state.watched && !state.ended {

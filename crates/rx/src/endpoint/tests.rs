@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
+use super::pool::Free;
 use super::{Connection, Endpoint, Options, Service, call_all};
 use crate::block::Slice;
 use crate::call::Call;
@@ -340,8 +341,8 @@ fn questions_have_a_rate() {
     }
 }
 
-/// Its calls `b` wait until they are released, of which the endpoint knows nothing. All others are
-/// answered at once with whether the client is proven.
+/// Its calls `b` wait until they are released, of which the endpoint knows nothing, and its calls
+/// `n` need a thread. All others are answered at once with whether the client is proven.
 struct Blocking {
     begun: Sender<()>,
     /// Free when the calls may end.
@@ -350,12 +351,15 @@ struct Blocking {
 
 impl Service for Blocking {
     fn quick(&self, request: &Request) -> Option<Reply> {
-        (request.body != b"b").then(|| Reply::Parts(vec![Slice::from(vec![u8::from(request.info.proved)])]))
+        (request.body != b"b" && request.body != b"n")
+            .then(|| Reply::Parts(vec![Slice::from(vec![u8::from(request.info.proved)])]))
     }
 
-    fn run(&self, _: &mut Call) -> Result<(), i32> {
-        self.begun.send(()).map_err(|_| code::USER_ABORT)?;
-        drop(self.gate.lock());
+    fn run(&self, call: &mut Call) -> Result<(), i32> {
+        if call.read_all(1).map_err(|_| code::SS_UNMARSHAL)? == b"b" {
+            self.begun.send(()).map_err(|_| code::USER_ABORT)?;
+            drop(self.gate.lock());
+        }
         Ok(())
     }
 }
@@ -393,4 +397,66 @@ fn blocked_calls_do_not_end_the_receipt() {
         drop(closed);
         calls.into_iter().for_each(|mut call| assert!(call.read_all(0).unwrap().is_empty()));
     }
+}
+
+/// Goal: what stays free is seen, however often others come and go, and it is taken first.
+#[test]
+fn what_stays_free_is_seen() {
+    let mut free = Free::default();
+    free.put("quiet");
+    assert!(!free.look());
+    free.put("busy");
+    assert!(free.look());
+    assert_eq!((free.take(), free.take(), free.take()), (Some("quiet"), Some("busy"), None));
+    for _ in 0..3 {
+        free.put("busy");
+        assert!(!free.look());
+        assert_eq!(free.take(), Some("busy"));
+    }
+}
+
+/// Goal: a socket whose thread is blocked in a call is served, however busy the other one is.
+#[test]
+fn a_busy_socket_leaves_no_other_deaf() {
+    let ((begun, begins), gate) = (channel(), Arc::new(parking_lot::Mutex::new(())));
+    let closed = gate.lock();
+    let services: Vec<(u16, Arc<dyn Service>)> =
+        vec![(1, Arc::new(Blocking { begun, gate: Arc::clone(&gate) }))];
+    let classes: Vec<Arc<dyn crate::security::Class>> = vec![Arc::new(Null)];
+    let server =
+        Endpoint::bind(LOCAL, Options { shards: 2, services, classes, ..Options::default() }).unwrap();
+    let hosts: Vec<Endpoint> = (10..40).map(host).collect();
+    let connect = |from: &Endpoint| from.connect(server.address(), 1, &Null).unwrap();
+    let (mut busy, mut quiet) = (Vec::new(), Vec::new());
+    for connection in hosts.iter().map(connect) {
+        let served = || server.shards[0].lock().engine.counts().calls;
+        let before = served();
+        while connection.call(b"q".to_vec(), TIME).unwrap() != [1] {}
+        let side = if served() > before { &mut busy } else { &mut quiet };
+        side.push(connection);
+    }
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let is_on = || !stop.load(std::sync::atomic::Ordering::Relaxed);
+    std::thread::scope(|scope| {
+        for connection in busy.iter().take(4) {
+            scope.spawn(move || {
+                while is_on() {
+                    connection.call(b"n".to_vec(), TIME).unwrap();
+                }
+            });
+        }
+        // They are under way.
+        let many = server.counts().calls + 1_000;
+        while server.counts().calls < many {
+            std::thread::yield_now();
+        }
+        let mut call = quiet[0].open(TIME).unwrap();
+        call.write_last(b"b".to_vec()).unwrap();
+        begins.recv_timeout(TIME).unwrap();
+        let answer = quiet[1].call(b"q".to_vec(), Duration::from_secs(10));
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        drop(closed);
+        assert_eq!(answer.unwrap(), [1]);
+        call.read_all(0).unwrap();
+    });
 }

@@ -3,7 +3,7 @@
 use super::settings::Settings;
 use afs::cell::location::{Addresses, server_uuid};
 use afs::cell::{Databases, PR_PORT, PR_SERVICE, PtServer, Registration, VL_PORT, VL_SERVICE};
-use afs::config::{CellServDb, Superusers, this_cell};
+use afs::config::{CellServDb, Realms, Superusers, this_cell};
 use afs::server::{Options, Server};
 use afs::wire::Uuid;
 use api::chain;
@@ -21,7 +21,7 @@ const LOCAL: &str = "/var/lib/openafs/local";
 
 /// Where the files of a server are.
 struct Folders {
-    /// ThisCell, CellServDB, KeyFileExt, UserList.
+    /// ThisCell, CellServDB, KeyFileExt, UserList, krb.conf, krb.excl.
     config: PathBuf,
     /// sysid, NetInfo, NetRestrict.
     local: PathBuf,
@@ -42,6 +42,7 @@ struct Cell {
     databases: Vec<Ipv4Addr>,
     keys: Arc<Keys>,
     superusers: Superusers,
+    realms: Realms,
 }
 
 /// The running server.
@@ -99,7 +100,18 @@ impl Cell {
         let superusers = superusers.map_err(|error| {
             wrong(&path, &api::plain(&error.to_string()), "let the daemon read it, or remove it")
         })?;
-        Ok(Self { name, databases, keys: Arc::new(keys), superusers })
+        let optional = |file: &str| {
+            let path = folder.join(file);
+            match std::fs::read(&path) {
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
+                Err(error) => {
+                    Err(wrong(&path, &api::plain(&error.to_string()), "let the daemon read it, or remove it"))
+                }
+                Ok(bytes) => Ok(bytes),
+            }
+        };
+        let realms = Realms::parse(&name, &optional("krb.conf")?, &optional("krb.excl")?);
+        Ok(Self { name, databases, keys: Arc::new(keys), superusers, realms })
     }
 }
 
@@ -138,6 +150,8 @@ impl Running {
             file_port: settings.file_port(),
             volume_port: settings.volume_port(),
             superusers: cell.superusers,
+            realms: cell.realms,
+            shards: sockets(),
             ..Options::new(address, Arc::clone(&cell.keys), cell.name.clone(), uuid)
         };
         let server = Server::start(options, Arc::clone(&protection) as Arc<_>);
@@ -175,6 +189,11 @@ impl Running {
     pub(crate) fn registration(&self) -> afs::cell::Status {
         self.registration.as_ref().map(Registration::status).unwrap_or_default()
     }
+}
+
+/// Sockets of the file server: one for each four cores. With fewer, requests leave less together.
+fn sockets() -> usize {
+    std::thread::available_parallelism().map_or(1, |cores| (cores.get() / 4).clamp(1, 16))
 }
 
 /// Why an address can't be used.

@@ -359,7 +359,7 @@ fn above(name: &str) -> &str {
 }
 
 /// The origin of a clone.
-fn origin_of(pools: &PoolTable, name: &str) -> Result<Option<String>, Error> {
+pub(crate) fn origin_of(pools: &PoolTable, name: &str) -> Result<Option<String>, Error> {
     let imported = pools.pool_of(name)?;
     let fail = |e: &dsl::Error| Error::new(name, of_dsl(e));
     imported.pool.spa().read(|| {

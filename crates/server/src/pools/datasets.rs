@@ -2,7 +2,7 @@
 
 use crate::commands::dataset::quotas;
 use crate::commands::dataset::tasks::{Planned, Room, plan};
-use crate::control::grants::{left_unmounted, may_unmount};
+use crate::control::grants::{left_unmounted, may_unmount, origin_of};
 use crate::mounts::MountedFs;
 use crate::mounts::changelist::{self, within};
 use crate::mounts::threads::threads_for;
@@ -49,6 +49,12 @@ impl Pools {
         let imported = self.table.pool_of(about)?;
         let live = imported.writer(about)?;
         self.afs.check_change(change)?;
+        if let DatasetChange::Promote { name } = change
+            && let Some(origin) = origin_of(&self.table, name)?
+        {
+            // Older snapshots of the origin go along, and clones of volumes are such.
+            self.afs.check_files(origin.split('@').next().unwrap_or(&origin))?;
+        }
         let (change, limits) = &quotas::split(change)?;
         let room = |blocks, block| data_room(&imported.pool, blocks, block);
         let (change, resize) = &imported.pool.spa().read(|| split_resize(&imported, &room, change))?;

@@ -221,7 +221,7 @@ impl Pools {
         self.doors.forget_offers(name);
         self.journal.take(name);
         self.visits.send_away(name);
-        self.afs.abandon(guid);
+        self.afs.abandon(name);
         ending::give_up(imported, ending::Users::Fail);
         if let Some(live) = imported.pool.spa().writer() {
             live.txgs().abandon();

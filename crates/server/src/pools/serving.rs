@@ -1,7 +1,9 @@
 //! Partitions of the AFS server that commands make.
 
 use crate::pools::Pools;
+use crate::pools::imported::Imported;
 use api::{AfsEnable, AfsPartition, Caller, DatasetChange, DatasetKind, Error, Reason};
+use std::sync::Arc;
 
 impl Pools {
     /// Serves a file system as a partition, and creates it before that if the request says so.
@@ -29,6 +31,30 @@ impl Pools {
             };
             self.change(caller, &change)?;
         }
-        self.afs.enable(caller, &imported, request)
+        let partition = self.afs.enable(caller, &imported, request)?;
+        self.check_afs(&imported)?;
+        Ok(partition)
+    }
+
+    /// Serves the partitions of a pool that was imported, or whose key was loaded.
+    pub(crate) fn adopt_afs(&self, imported: &Arc<Imported>) {
+        self.afs.adopt(imported);
+        if let Err(error) = self.check_afs(imported) {
+            tracing::info!(pool = imported.pool.name(), %error, "its partitions of AFS go with it");
+        }
+    }
+
+    /// Removes the partitions of a pool that an export took meanwhile. It had looked for them
+    /// before.
+    fn check_afs(&self, imported: &Arc<Imported>) -> Result<(), Error> {
+        let name = imported.pool.name();
+        let gone = match self.table.pool(name) {
+            Ok(here) if Arc::ptr_eq(&here, imported) => return Ok(()),
+            Ok(_) => Error::new(name, Reason::NoSuchPool),
+            Err(gone) => gone,
+        };
+        // What fails is logged: the pool may be closed already.
+        let _ = self.afs.release(imported, true);
+        Err(gone)
     }
 }

@@ -142,8 +142,7 @@ impl FileServer {
             }
             Call::GetVolumeStatus { volume } => Reply::GetVolumeStatus(self.volume_status(caller, volume)?),
             Call::SetVolumeStatus { volume, status, name, offline_message, .. } => {
-                let texts = (name.as_bytes(), offline_message.as_bytes());
-                self.set_volume_status(caller, volume, &status, texts)?;
+                self.set_volume_status(caller, volume, &status, (&name, &offline_message))?;
                 Reply::SetVolumeStatus(())
             }
             // The peer has it from a file that no client asks for any more.

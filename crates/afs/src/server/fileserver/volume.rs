@@ -70,7 +70,7 @@ impl FileServer {
         caller: &Caller,
         id: VolumeId,
         set: &StoreVolumeStatus,
-        (name, offline_message): (&[u8], &[u8]),
+        (name, offline_message): (&Name, &Message),
     ) -> Outcome<()> {
         need(caller.is_administrator())?;
         let volume = self.volume(id)?;
@@ -85,11 +85,11 @@ impl FileServer {
             open.change_header(|stored| stored.header.min_quota = quota);
         }
         open.change_header(|stored| {
-            if !name.is_empty() {
-                stored.header.name = name.to_vec();
+            if !name.as_bytes().is_empty() {
+                stored.header.name = name.as_bytes().to_vec();
             }
-            if !offline_message.is_empty() {
-                stored.header.offline_message = offline_message.to_vec();
+            if !offline_message.as_bytes().is_empty() {
+                stored.header.offline_message = offline_message.as_bytes().to_vec();
             }
         });
         open.flush().map(drop).map_err(|error| {

@@ -227,7 +227,7 @@ fn quota(quota: i32) -> Call {
     }
 }
 
-/// Goal: an administrator's message and name for a volume are stored, and empty ones change nothing.
+/// Goal: an administrator's message and name for a volume are stored. Empty ones change nothing.
 #[test]
 fn texts_of_volumes() {
     let rig = Rig::new();
