@@ -103,6 +103,8 @@ pub struct Options {
     pub hosts: hosts::Options,
     /// Bounds of promises.
     pub promises: callbacks::Limits,
+    /// When a transaction that no call uses ends. Default: 10 minutes.
+    pub transactions: Duration,
 }
 
 impl Options {
@@ -120,6 +122,7 @@ impl Options {
             uuid,
             hosts: hosts::Options::default(),
             promises: callbacks::Limits::default(),
+            transactions: volserver::transactions::IDLE,
         }
     }
 }
@@ -139,6 +142,7 @@ pub struct Core {
     /// The transactions of the volume server.
     pub transactions: Transactions,
     shared: Arc<shared::Shared>,
+    idle: Duration,
     realms: Realms,
     keys: Arc<Keys>,
     superusers: Superusers,
@@ -290,7 +294,7 @@ impl Core {
             }
         }
         drop(reserved);
-        for lease in self.transactions.expired() {
+        for lease in self.transactions.expired(self.idle) {
             self.end_of(&lease.volume);
             let id = lease.id;
             drop(lease);
@@ -402,6 +406,7 @@ impl Server {
             shared: Arc::default(),
             callers: Callers::default(),
             loading: AtomicUsize::new(0),
+            idle: options.transactions,
             realms: options.realms,
             keys: Arc::clone(&options.keys),
             superusers: options.superusers,

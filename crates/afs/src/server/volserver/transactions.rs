@@ -21,7 +21,7 @@ use crate::server::volume::Volume;
 use crate::types::{Date, VolumeId};
 
 /// When a transaction that is not used ends (`OLDTRANSTIME`).
-const IDLE: Duration = Duration::from_secs(600);
+pub const IDLE: Duration = Duration::from_secs(600);
 /// Most transactions.
 const MOST: usize = 10_000;
 
@@ -200,8 +200,8 @@ impl Transactions {
 
     /// The transactions that no call uses any more. While a lease is there, no other call has the
     /// volume.
-    pub fn expired(&self) -> Vec<Lease<'_>> {
-        let old = |found: &Transaction| !found.is_running && found.idle_since.elapsed() >= IDLE;
+    pub fn expired(&self, idle: Duration) -> Vec<Lease<'_>> {
+        let old = |found: &Transaction| !found.is_running && found.idle_since.elapsed() >= idle;
         let mut expired = Vec::new();
         let mut all = self.all.lock();
         for found in all.transactions.values_mut().filter(|found| old(found)) {

@@ -2,6 +2,7 @@
 //!
 //! OpenAFS's clients send a part of the calls, and see a part of the replies. These send the rest.
 
+mod calls;
 mod crash;
 mod files;
 mod promises;
@@ -114,13 +115,19 @@ impl Rig {
 
     /// Starts the server on the pool that is open.
     pub fn start(&mut self) {
+        self.start_with(|_| ());
+    }
+
+    /// Starts the server with changed options.
+    pub fn start_with(&mut self, change: impl FnOnce(&mut Options)) {
         let pool = self.pool.clone().unwrap();
         let partition = Partition::begin(PartitionId(0), pool, "cell/vicepa").unwrap();
-        let options = Options {
+        let mut options = Options {
             file_port: 0,
             volume_port: 0,
             ..Options::new(Ipv4Addr::LOCALHOST, Arc::clone(&self.keys), "test".into(), Uuid([1; 16]))
         };
+        change(&mut options);
         let server = Server::start(options, Arc::new(Users)).unwrap();
         server.add(partition).unwrap();
         self.server = Some(server);
@@ -152,6 +159,11 @@ impl Rig {
         let class = Ticket::local(&self.keys, SUPERUSER, Level::Clear).unwrap();
         let connection = endpoint.connect(self.server().volume_address().unwrap(), 4, &class).unwrap();
         Operator { _endpoint: endpoint, connection }
+    }
+
+    /// The cell's own key, as a client of the file server has it.
+    pub fn with_key(&self) -> Client {
+        Client::new(self, Some(SUPERUSER), true)
     }
 
     /// Makes a volume in whose root directory anyone may do all.
