@@ -10,7 +10,10 @@
 //! | the header of a volume | its master node ([`crate::volume::header`]) |
 //! | the header of a clone | the property [`HEADER`] of its snapshot, in hexadecimal |
 //! | the name of a volume or clone | the property [`NAME`], for `zfs list` |
-//! | a volume that is not complete, and goes at the next start | the property [`INCOMPLETE`] |
+//! | a volume that is not complete: it goes at the next start | the property [`INCOMPLETE`]: `on` |
+//! | clones that may be incomplete | the same property of their file system, with their numbers |
+//! | a volume with a new number, whose header is not in place | the same: `header` |
+//! | that header | the property [`HEADER`] |
 //! | whether a server uses the partition, and how often it crashed | the property [`STATE`] |
 //!
 //! # Crash
@@ -18,7 +21,10 @@
 //! when the partition is opened next. A volume is marked until it is complete, so a crash between
 //! the calls of `vos` leaves nothing.
 
-use std::collections::BTreeMap;
+mod left;
+
+pub use left::{Contents, Left};
+
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -28,16 +34,16 @@ use dsl::ops::props::{InheritProp, SetAs, SetProps};
 use dsl::ops::rename::{Rename, RenameSnapshot};
 use dsl::ops::rollback::Rollback;
 use dsl::ops::snapshot::Snapshot;
-use dsl::{ListOptions, Listed, LongHold, PropList, Setting, Source, SyncTask, Value};
-use parking_lot::Mutex;
+use dsl::{LongHold, PropList, Setting, SyncTask, Value};
 use poolhouse::Pool;
 use zpl::{FileSystem, Policies, Policy};
 
 use super::header::Stored;
-use super::{Error, Result, chain};
+use super::{Error, Result};
 use crate::partition::PartitionId;
 use crate::types::VolumeId;
 use crate::volume::new_volume;
+use left::{clones_in, mark_of};
 
 /// The property that makes a file system a partition. Its value is the partition's letters.
 pub const PARTITION: &str = "poolhouse:vicep";
@@ -45,8 +51,12 @@ pub const PARTITION: &str = "poolhouse:vicep";
 pub const NAME: &str = "poolhouse:volume";
 /// The property with the header of a clone.
 const HEADER: &str = "poolhouse:volume-header";
-/// The property of a volume that is not complete yet.
+/// The property of a volume that is not complete yet, or that has such clones.
 const INCOMPLETE: &str = "poolhouse:volume-incomplete";
+/// The value for the volume itself. Otherwise the value is [`PENDING`], or the numbers of clones.
+const ITSELF: &str = "on";
+/// The value for a volume whose header is in the property [`HEADER`].
+const PENDING: &str = "header";
 /// What follows the number of a volume in the name of a file system that has only clones of it.
 const CLONES: &str = ".clones-";
 /// Most file systems with clones of one volume that is gone.
@@ -124,34 +134,6 @@ pub enum Found {
     },
 }
 
-/// What a partition has.
-#[derive(Debug, Default)]
-pub struct Contents {
-    /// Volumes and clones.
-    pub volumes: Vec<Found>,
-    /// What a crash left half-made.
-    pub left: Left,
-    /// Datasets that could not be read, with the errors.
-    pub failures: Vec<(String, dsl::Error)>,
-}
-
-/// What a crash left half-made in a partition.
-#[derive(Debug, Default)]
-pub struct Left {
-    /// Volumes that were never completed.
-    incomplete: Vec<VolumeId>,
-    /// Volumes of which a restore was interrupted.
-    guarded: Vec<VolumeId>,
-    /// Clones that became volumes of their own, but for the end of it.
-    detached: Vec<VolumeId>,
-    /// Clones that were never completed.
-    half_clones: Vec<(Head, VolumeId)>,
-    /// Clones that were to take the place of others of the same number.
-    new_clones: Vec<(Head, VolumeId)>,
-    /// File systems without a volume, and how many snapshots they have.
-    gone: BTreeMap<Head, usize>,
-}
-
 /// Space of a partition in KiB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Space {
@@ -191,14 +173,6 @@ fn from_hexadecimal(text: &str) -> Option<Vec<u8>> {
         _ => None,
     });
     pairs.collect()
-}
-
-/// The header that a property of a clone has.
-fn header_of(value: &Value) -> Option<Stored> {
-    match value {
-        Value::Text(text) => Stored::decode(&from_hexadecimal(text)?).ok(),
-        Value::Number(_) => None,
-    }
 }
 
 impl Partition {
@@ -270,95 +244,6 @@ impl Partition {
         Ok(())
     }
 
-    /// Lists the volumes and clones.
-    ///
-    /// # Errors
-    /// [`Error::Pool`]: the partition's file system can't be read.
-    pub fn contents(&self) -> Result<Contents> {
-        let all = Mutex::new(Contents::default());
-        let depth = self.dataset.matches('/').count() + 1;
-        let options = ListOptions { snapshots: true, depth: Some(1), ..ListOptions::default() };
-        let each = |listed: Listed| match listed {
-            Listed::Failed { name, error } => all.lock().failures.push((name, error)),
-            Listed::Dataset(dataset) => {
-                let Some((head, snapshot)) = parse(&dataset.name(), depth) else { return };
-                let property = match &snapshot {
-                    None if head.gone.is_none() => dataset.user_property(INCOMPLETE),
-                    Some(snapshot) if clone_of(snapshot).is_some() => dataset.user_property(HEADER),
-                    _ => Ok(None),
-                };
-                match property {
-                    Ok(property) => {
-                        // One of its own: an inherited or received one would destroy whole volumes.
-                        let own = property.filter(|found| found.source == Source::Local);
-                        let is_half = match snapshot {
-                            None => own.is_some(),
-                            Some(_) => {
-                                own.and_then(|found| header_of(&found.value)).is_some_and(|it| it.destroy_me)
-                            }
-                        };
-                        all.lock().note(head, snapshot.as_deref(), is_half);
-                    }
-                    Err(error) => all.lock().failures.push((dataset.name(), error)),
-                }
-            }
-        };
-        let list = || {
-            let start = self.pool.dsl().dir(&self.dataset)?;
-            self.pool.dsl().list(Some(start), &options, &each)
-        };
-        self.pool.spa().read(list).map_err(poolhouse::Error::from)?;
-        Ok(all.into_inner())
-    }
-
-    /// Brings in order what a crash left half-made: a restore is undone, a volume that was not
-    /// complete is destroyed, and a clone that was to be replaced is replaced.
-    pub fn clean(&self, contents: &mut Contents) {
-        let left = std::mem::take(&mut contents.left);
-        let report = |what: String, done: Result<()>| match done {
-            Ok(()) => tracing::warn!(dataset = what, "a crash left it half-made; it is in order now"),
-            Err(error) => {
-                let error = chain(&error);
-                tracing::error!(
-                    dataset = what,
-                    error,
-                    "what a crash left half-made can't be brought in order"
-                );
-            }
-        };
-        for id in left.detached {
-            report(self.name(id), self.end_detach(id));
-        }
-        for id in left.guarded {
-            let whole = !left.incomplete.contains(&id);
-            let undone = self.release_guard(id, !whole);
-            if undone.is_err() {
-                // Its contents are neither the old nor the new ones.
-                contents.volumes.retain(|found| *found != Found::Dataset(id));
-            }
-            report(self.guard_name(id), undone);
-        }
-        for id in left.incomplete {
-            report(self.name(id), self.destroy(id).map(drop));
-        }
-        for (head, id) in left.half_clones {
-            report(self.snapshot_name(head, id), self.destroy_clone(head, id));
-        }
-        for (head, id) in left.new_clones {
-            let is = |found: &Found| matches!(found, Found::Snapshot { id: other, .. } if *other == id);
-            let done = match contents.volumes.iter().any(is) {
-                true => self.destroy_snapshot(self.new_name(head, id)),
-                false => {
-                    self.rename_new(head, id).map(|()| contents.volumes.push(Found::Snapshot { id, head }))
-                }
-            };
-            report(self.new_name(head, id), done);
-        }
-        for (head, _) in left.gone.into_iter().filter(|(_, snapshots)| *snapshots == 0) {
-            report(self.head_name(head), self.destroy_empty(head));
-        }
-    }
-
     fn new_name(&self, head: Head, id: VolumeId) -> String {
         format!("{}/{head}@{id}{NEW}", self.dataset)
     }
@@ -381,7 +266,7 @@ impl Partition {
         self.run(vec![Box::new(Create {
             name: self.name(id),
             contents: Arc::new(new_volume(now())),
-            props: vec![canmount, text(INCOMPLETE, "on"), shown(stored)],
+            props: vec![canmount, text(INCOMPLETE, ITSELF), shown(stored)],
             crypt: None,
             enforce_limits: true,
         })])?;
@@ -398,12 +283,50 @@ impl Partition {
     /// [`Error::Pool`]: there is no such volume.
     pub fn complete(&self, id: VolumeId) -> Result<()> {
         let dataset = self.pool.dataset(&self.name(id))?;
-        let read = || dataset.dsl().user_property(INCOMPLETE);
-        if self.pool.spa().read(read).map_err(poolhouse::Error::from)?.is_none() {
+        let mark = self.pool.spa().read(|| mark_of(dataset.dsl())).map_err(poolhouse::Error::from)?;
+        if mark != ITSELF {
             return Ok(());
         }
         let (name, property) = (self.name(id), INCOMPLETE.to_owned());
         self.run(vec![Box::new(InheritProp { name, property, received: false })])
+    }
+
+    fn unmark_clone(&self, head: Head, id: VolumeId) -> Result<()> {
+        match self.mark_clone(head, id, false)? {
+            Some(task) => self.run(vec![task]),
+            None => Ok(()),
+        }
+    }
+
+    /// The change of the mark of a file system that a clone of it may be incomplete. `None`: the
+    /// mark is right already.
+    ///
+    /// Two such changes at once may lose one of them. So the header of the clone decides.
+    fn mark_clone(
+        &self,
+        head: Head,
+        id: VolumeId,
+        is_incomplete: bool,
+    ) -> Result<Option<Box<dyn SyncTask + Send>>> {
+        let name = self.head_name(head);
+        let dataset = self.pool.dataset(&name)?;
+        let found = self.pool.spa().read(|| mark_of(dataset.dsl())).map_err(poolhouse::Error::from)?;
+        let mut clones: Vec<VolumeId> = clones_in(&found).collect();
+        if clones.contains(&id) == is_incomplete {
+            return Ok(None);
+        }
+        clones.retain(|clone| *clone != id);
+        clones.extend(is_incomplete.then_some(id));
+        if clones.is_empty() {
+            return Ok(Some(Box::new(InheritProp {
+                name,
+                property: INCOMPLETE.to_owned(),
+                received: false,
+            })));
+        }
+        let clones: Vec<String> = clones.iter().map(ToString::to_string).collect();
+        let props = vec![text(INCOMPLETE, clones.join(" "))];
+        Ok(Some(Box::new(SetProps { name, props, source: SetAs::Local })))
     }
 
     /// Opens the files of a volume, for changes. No other user can have them meanwhile.
@@ -433,10 +356,18 @@ impl Partition {
     /// * [`Error::Pool`]: there is no such clone, or it can't be read.
     /// * [`Error::Header`]: the property is missing or malformed.
     pub fn clone_header(&self, head: Head, id: VolumeId) -> Result<Stored> {
-        let dataset = self.pool.dataset(&self.snapshot_name(head, id))?;
+        self.header_property(&self.snapshot_name(head, id), id)
+    }
+
+    fn header_property(&self, name: &str, id: VolumeId) -> Result<Stored> {
+        let dataset = self.pool.dataset(name)?;
         let read = || dataset.dsl().user_property(HEADER);
         let property = self.pool.spa().read(read).map_err(poolhouse::Error::from)?;
-        property.and_then(|property| header_of(&property.value)).ok_or(Error::Header { volume: id })
+        let bytes = property.and_then(|property| match property.value {
+            Value::Text(text) => from_hexadecimal(&text),
+            Value::Number(_) => None,
+        });
+        Stored::decode(&bytes.ok_or(Error::Header { volume: id })?)
     }
 
     /// The properties of a clone with this header.
@@ -444,7 +375,8 @@ impl Partition {
         Ok(vec![text(HEADER, hexadecimal(&stored.encode()?)), shown(stored)])
     }
 
-    /// Makes a clone of a volume: a snapshot. It may take the place of a volume or clone of the
+    /// Makes a clone of a volume: a snapshot. One that is incomplete by its header goes at the next
+    /// start. It may take the place of a volume or clone of the
     /// same number, in the same transaction group.
     ///
     /// # Errors
@@ -454,7 +386,11 @@ impl Partition {
         let props = Self::clone_properties(stored)?;
         let Some(old) = instead else {
             let names = vec![self.snapshot_name(head, id)];
-            return self.run(vec![Box::new(Snapshot { names, props, enforce_limits: true })]);
+            // A crash must not leave it without a mark: both are in one transaction group.
+            let mut tasks: Vec<Box<dyn SyncTask + Send>> = Vec::new();
+            tasks.extend(self.mark_clone(head, id, stored.destroy_me)?);
+            tasks.push(Box::new(Snapshot { names, props, enforce_limits: true }));
+            return self.run(tasks);
         };
         // The old one goes when the new one is there. After a crash, the next start goes on.
         let names = vec![self.new_name(head, id)];
@@ -480,7 +416,12 @@ impl Partition {
     /// [`Error::Pool`]: there is no such clone.
     pub fn set_clone_header(&self, head: Head, id: VolumeId, stored: &Stored) -> Result<()> {
         let (name, props) = (self.snapshot_name(head, id), Self::clone_properties(stored)?);
-        self.run(vec![Box::new(SetProps { name, props, source: SetAs::Local })])
+        let mut tasks: Vec<Box<dyn SyncTask + Send>> =
+            vec![Box::new(SetProps { name, props, source: SetAs::Local })];
+        if !stored.destroy_me {
+            tasks.extend(self.mark_clone(head, id, false)?);
+        }
+        self.run(tasks)
     }
 
     /// Sets the name that `zfs list` shows of a volume.
@@ -498,7 +439,10 @@ impl Partition {
     /// [`Error::Pool`]: there is no such clone, or it is in use.
     pub fn destroy_clone(&self, head: Head, id: VolumeId) -> Result<()> {
         let names = vec![self.snapshot_name(head, id)];
-        self.run(vec![Box::new(DestroySnapshots { names, defer: false })])?;
+        let mut tasks: Vec<Box<dyn SyncTask + Send>> =
+            vec![Box::new(DestroySnapshots { names, defer: false })];
+        tasks.extend(self.mark_clone(head, id, false)?);
+        self.run(tasks)?;
         self.destroy_empty(head)
     }
 
@@ -546,32 +490,63 @@ impl Partition {
         Ok(Some(head))
     }
 
-    /// Gives a volume another number and header.
+    /// Gives a volume another number and header. A clone of the old number ends.
     ///
     /// # Errors
     /// [`Error::Pool`]: there is no such volume, it is in use, or the new number exists.
     pub fn rename(&self, old: VolumeId, new: VolumeId, stored: &Stored) -> Result<()> {
-        let (old, new_name) = (self.name(old), self.name(new));
-        self.run(vec![Box::new(Rename { old, new: new_name, enforce_limits: false })])?;
-        stored.write(&self.fs(new)?)?;
-        self.show_name(new, stored)
+        self.change_number(self.name(old), new, stored)
     }
 
     /// Makes a volume of the file system whose volume is gone, as its newest clone has it. That
-    /// clone ends.
+    /// clone ends, which the header names as the last one.
     ///
     /// # Errors
     /// [`Error::Pool`]: there is no such clone, it is in use or not the newest, or the volume
     /// exists.
     pub fn revive(&self, head: Head, clone: VolumeId, stored: &Stored) -> Result<()> {
-        let (old, new) = (self.head_name(head), self.name(head.volume));
-        let snapshot = self.snapshot_name(head, clone);
-        // Each step is refused rather than half-made, and the next one needs it.
-        self.run(vec![Box::new(Rollback { name: old.clone(), to: Some(snapshot.clone()) })])?;
-        self.run(vec![Box::new(Rename { old, new, enforce_limits: false })])?;
-        stored.write(&self.fs(head.volume)?)?;
-        self.show_name(head.volume, stored)?;
-        self.destroy_snapshot(self.snapshot_name(Head::of(head.volume), clone))
+        let (old, to) = (self.head_name(head), Some(self.snapshot_name(head, clone)));
+        self.run(vec![Box::new(Rollback { name: old.clone(), to })])?;
+        self.change_number(old, head.volume, stored)
+    }
+
+    /// Makes a file system the volume of its new header. Each step is refused rather than
+    /// half-made, and the next one needs it. From the rename on, the next start goes on after a
+    /// crash.
+    fn change_number(&self, old: String, id: VolumeId, stored: &Stored) -> Result<()> {
+        let props = vec![text(INCOMPLETE, PENDING), text(HEADER, hexadecimal(&stored.encode()?))];
+        self.run(vec![Box::new(SetProps { name: old.clone(), props, source: SetAs::Local })])?;
+        let renamed = Rename { old: old.clone(), new: self.name(id), enforce_limits: false };
+        if let Err(error) = self.run(vec![Box::new(renamed)]) {
+            let _ = self.run(self.no_pending(&old));
+            return Err(error);
+        }
+        self.end_change_of_number(id).map(drop)
+    }
+
+    fn no_pending(&self, name: &str) -> Vec<Box<dyn SyncTask + Send>> {
+        let inherit = |property: &str| -> Box<dyn SyncTask + Send> {
+            let (name, property) = (name.to_owned(), property.to_owned());
+            Box::new(InheritProp { name, property, received: false })
+        };
+        vec![inherit(INCOMPLETE), inherit(HEADER)]
+    }
+
+    /// Ends [`Self::change_number`]. Returns the clone that the volume was.
+    fn end_change_of_number(&self, id: VolumeId) -> Result<VolumeId> {
+        let stored = self.header_property(&self.name(id), id)?;
+        let clone = stored.header.clone;
+        let mut tasks = self.no_pending(&self.name(id));
+        // Otherwise it was not renamed.
+        if stored.header.id == id {
+            stored.write(&self.fs(id)?)?;
+            let names = vec![self.snapshot_name(Head::of(id), clone)];
+            tasks.push(Box::new(DestroySnapshots { names, defer: false }));
+            let props = vec![shown(&stored)];
+            tasks.push(Box::new(SetProps { name: self.name(id), props, source: SetAs::Local }));
+        }
+        self.run(tasks)?;
+        Ok(clone)
     }
 
     /// Makes a volume of its own of the newest clone of a volume that is gone. It has the header of
@@ -647,99 +622,9 @@ impl Partition {
     }
 }
 
-/// The file system of a partition that a dataset is, and the name of its snapshot. `depth` is the
-/// number of slashes in such a name.
-fn parse(name: &str, depth: usize) -> Option<(Head, Option<String>)> {
-    let (head, snapshot) = match name.split_once('@') {
-        Some((head, snapshot)) => (head, Some(snapshot.to_owned())),
-        None => (name, None),
-    };
-    if head.matches('/').count() != depth {
-        return None;
-    }
-    let head = head.rsplit_once('/').and_then(|(_, last)| Head::parse(last))?;
-    Some((head, snapshot))
-}
-
-/// The clone that a snapshot is.
-fn clone_of(snapshot: &str) -> Option<VolumeId> {
-    Head::parse(snapshot).filter(|head| head.gone.is_none()).map(|head| head.volume)
-}
-
-impl Contents {
-    fn note(&mut self, head: Head, snapshot: Option<&str>, incomplete: bool) {
-        let Some(snapshot) = snapshot else {
-            match head.gone {
-                None if incomplete => self.left.incomplete.push(head.volume),
-                None => self.volumes.push(Found::Dataset(head.volume)),
-                Some(_) => {
-                    self.left.gone.entry(head).or_default();
-                }
-            }
-            return;
-        };
-        if head.gone.is_some() {
-            *self.left.gone.entry(head).or_default() += 1;
-        }
-        if let Some(id) = clone_of(snapshot) {
-            if head == Head::of(id) {
-                self.left.detached.push(id);
-                return;
-            }
-            if incomplete {
-                self.left.half_clones.push((head, id));
-                return;
-            }
-            self.volumes.push(Found::Snapshot { id, head });
-        } else if let Some(id) = snapshot.strip_suffix(NEW).and_then(clone_of) {
-            self.left.new_clones.push((head, id));
-        } else if snapshot == GUARD && head.gone.is_none() {
-            self.left.guarded.push(head.volume);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Contents, Found, Head, VolumeId, from_hexadecimal, hexadecimal, parse};
-
-    fn found(name: &str) -> Contents {
-        let mut contents = Contents::default();
-        if let Some((head, snapshot)) = parse(&format!("pool/vicepa{name}"), 2) {
-            contents.note(head, snapshot.as_deref(), false);
-        }
-        contents
-    }
-
-    /// Goal: a dataset is the volume or clone that its name says, and others are none.
-    #[test]
-    fn names_of_datasets() {
-        let of = |name: &str| found(name).volumes.pop();
-        let (id, clone) = (VolumeId(7), VolumeId(9));
-        let gone = Head { volume: id, gone: Some(2) };
-        assert_eq!(of("/7"), Some(Found::Dataset(id)));
-        assert_eq!(of("/7@9"), Some(Found::Snapshot { id: clone, head: Head::of(id) }));
-        assert_eq!(of("/7.clones-2@9"), Some(Found::Snapshot { id: clone, head: gone }));
-        assert_eq!(Head::parse(&gone.to_string()), Some(gone));
-        let others = [
-            "",
-            "/7.clones-2",
-            "/x",
-            "/0",
-            "/7@daily",
-            "/7@restoring",
-            "/7/8",
-            "/7.clones-@9",
-            "/7@9.clones-1",
-        ];
-        for other in others {
-            assert_eq!(of(other), None, "{other}");
-        }
-        assert_eq!(found("/7@restoring").left.guarded, [id]);
-        assert_eq!(found("/7@9.new").left.new_clones, [(Head::of(id), clone)]);
-        assert_eq!(found("/7.clones-2").left.gone.into_iter().collect::<Vec<_>>(), [(gone, 0)]);
-        assert_eq!(found("/7.clones-2@daily").left.gone.into_iter().collect::<Vec<_>>(), [(gone, 1)]);
-    }
+    use super::{from_hexadecimal, hexadecimal};
 
     /// Goal: the text of a header gives its bytes back, and other text gives none.
     #[test]

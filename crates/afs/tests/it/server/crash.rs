@@ -1,11 +1,13 @@
 //! What clients can rely on after a server crashed.
 
-use afs::calls::volserver::{Call, attach};
-use afs::errors::volume as code;
-use afs::types::{RestoreCookie, VolumeId};
-use afs::wire::Chars;
+use std::path::PathBuf;
 
-use super::{Rig, VOLUME, root};
+use afs::calls::volserver::{Call, attach};
+use afs::errors::{errno, volume as code};
+use afs::types::{RestoreCookie, VolumeId};
+use afs::wire::{Chars, Flag};
+
+use super::{Operator, Rig, VOLUME, root};
 
 /// Goal: after a clean stop, versions go on and clients keep what they have. After a crash, no
 /// unique that was handed out comes again, and no version that a client may have seen.
@@ -83,6 +85,91 @@ fn half_made_volumes() {
     assert_eq!(client.fetch(file, 0, 10).unwrap().0, b"newer");
     let names = rig.pool.as_ref().unwrap().dataset_names(true).unwrap().names;
     assert!(!names.iter().any(|name| name.contains('@')), "{names:?}");
+}
+
+/// Goal: after a crash, a clone that was not completed is gone with its snapshot. A complete one
+/// stays, and no mark is left.
+#[test]
+fn half_made_clones() {
+    let mut rig = Rig::new();
+    rig.volume(VOLUME, "v");
+    let image = rig.dir.path().join("d0");
+    let (half, whole) = (VolumeId(VOLUME.0 + 1), VolumeId(VOLUME.0 + 2));
+    let operator = rig.operator();
+    let transaction = operator.begin(VOLUME, attach::BUSY).unwrap();
+    operator.clone_volume(transaction, 2, "v.backup", whole).unwrap();
+    operator.clone_volume(transaction, 1, "v.readonly", half).unwrap();
+    operator.end(transaction).unwrap();
+    let transaction = operator.begin(whole, attach::OFFLINE).unwrap();
+    operator.complete(transaction);
+    crash(&mut rig, image, operator);
+    let listed = |id| rig.operator().listed(id).map(|about| about.in_use);
+    assert_eq!(listed(whole), Ok(Flag(1)));
+    assert_eq!(listed(half), Err(errno::ENODEV));
+    assert_eq!(datasets(&rig, '@'), [format!("cell/vicepa/{VOLUME}@{whole}")]);
+    assert_eq!(mark(&rig, VOLUME), None);
+}
+
+/// Goal: after a crash within the conversion of a read-only volume, the read-write volume is there,
+/// and gives out no unique that its predecessor may have given.
+#[test]
+fn half_converted_volumes() {
+    let mut rig = Rig::new();
+    rig.volume(VOLUME, "v");
+    let image = rig.dir.path().join("d0");
+    let clone = VolumeId(VOLUME.0 + 1);
+    let operator = rig.operator();
+    let transaction = operator.begin(VOLUME, attach::BUSY).unwrap();
+    operator.clone_volume(transaction, 1, "v.readonly", clone).unwrap();
+    operator.end(transaction).unwrap();
+    let of_clone = operator.begin(clone, attach::OFFLINE).unwrap();
+    operator.complete(of_clone);
+    let last = rig.client(None).create(root(VOLUME), "f").unwrap().fid;
+    operator.call(Call::NukeVolume { partition: 0, volume: VOLUME }).unwrap();
+    // A conversion came as far as to its rename.
+    let mut stored = rig.server().core().table.get(clone).unwrap().peek().unwrap();
+    stored.header.id = VOLUME;
+    stored.header.kind = afs::types::VolumeType::ReadWrite;
+    stored.header.clone = clone;
+    stored.header.next_unique.0 = 1_000_000;
+    let hexadecimal: String = stored.encode().unwrap().iter().map(|byte| format!("{byte:02x}")).collect();
+    let pool = rig.pool.as_ref().unwrap();
+    let old = datasets(&rig, '.').into_iter().find(|name| !name.contains('@')).unwrap();
+    pool.set(&old, "poolhouse:volume-incomplete", "header").unwrap();
+    pool.set(&old, "poolhouse:volume-header", &hexadecimal).unwrap();
+    let new = format!("cell/vicepa/{VOLUME}");
+    let rename = dsl::ops::rename::Rename { old, new, enforce_limits: false };
+    pool.spa().writer().unwrap().run(Box::new(rename)).unwrap();
+    crash(&mut rig, image, operator);
+    assert_eq!(rig.operator().listed(clone).err(), Some(errno::ENODEV));
+    assert_eq!(rig.operator().listed(VOLUME).unwrap().kind, 0);
+    let new = rig.client(None).create(root(VOLUME), "g").unwrap().fid;
+    assert!(new.unique.0 >= 1_000_000 && new.unique > last.unique);
+    assert_eq!((datasets(&rig, '@'), mark(&rig, VOLUME)), (Vec::new(), None));
+}
+
+/// Crashes a server, whose pool is as it was synced, and starts the next one.
+fn crash(rig: &mut Rig, image: PathBuf, operator: Operator) {
+    rig.pool.as_ref().unwrap().sync().unwrap();
+    let crashed = rig.dir.path().join("crashed");
+    std::fs::copy(image, &crashed).unwrap();
+    drop(operator);
+    rig.stop();
+    rig.open(crashed);
+    rig.start();
+}
+
+/// The datasets whose names have this character.
+fn datasets(rig: &Rig, with: char) -> Vec<String> {
+    let names = rig.pool.as_ref().unwrap().dataset_names(true).unwrap().names;
+    names.into_iter().filter(|name| name.contains(with)).collect()
+}
+
+/// The mark of a volume that something of it may be incomplete.
+fn mark(rig: &Rig, volume: VolumeId) -> Option<dsl::Value> {
+    let dataset = rig.pool.as_ref().unwrap().dataset(&format!("cell/vicepa/{volume}")).unwrap();
+    let mark = dataset.dsl().user_property("poolhouse:volume-incomplete").unwrap();
+    mark.map(|property| property.value)
 }
 
 /// Goal: only a mark of a volume's own makes it one that a crash left half-made: one that is

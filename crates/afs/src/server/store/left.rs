@@ -1,0 +1,256 @@
+//! What a partition has, and what a crash left half-made in it.
+//!
+//! # Theory
+//! An operation of several steps leaves a trace between them: the name of a dataset, or a mark
+//! (the property [`INCOMPLETE`]). The start of the server lists the datasets anyway, and reads the
+//! mark of each file system. So it finds all traces without another look, and undoes or ends the
+//! operation.
+
+use std::collections::BTreeMap;
+
+use dsl::{ListOptions, Listed, Source, Value};
+use parking_lot::Mutex;
+
+use super::{Found, GUARD, Head, INCOMPLETE, ITSELF, NEW, PENDING, Partition};
+use crate::server::{Result, chain};
+use crate::types::VolumeId;
+
+/// What a partition has.
+#[derive(Debug, Default)]
+pub struct Contents {
+    /// Volumes and clones.
+    pub volumes: Vec<Found>,
+    /// What a crash left half-made.
+    pub left: Left,
+    /// Datasets that could not be read, with the errors.
+    pub failures: Vec<(String, dsl::Error)>,
+}
+
+/// What a crash left half-made in a partition.
+#[derive(Debug, Default)]
+pub struct Left {
+    /// Volumes that were never completed.
+    incomplete: Vec<VolumeId>,
+    /// Clones that may be incomplete. Their headers say so.
+    incomplete_clones: Vec<(Head, VolumeId)>,
+    /// Volumes whose headers are not in place.
+    pending: Vec<VolumeId>,
+    /// Volumes of which a restore was interrupted.
+    guarded: Vec<VolumeId>,
+    /// Clones that became volumes of their own, but for the end of it.
+    detached: Vec<VolumeId>,
+    /// Clones that were to take the place of others of the same number.
+    new_clones: Vec<(Head, VolumeId)>,
+    /// File systems without a volume, and how many snapshots they have.
+    gone: BTreeMap<Head, usize>,
+}
+
+impl Partition {
+    /// Lists the volumes and clones.
+    ///
+    /// # Errors
+    /// [`Error::Pool`]: the partition's file system can't be read.
+    pub fn contents(&self) -> Result<Contents> {
+        let all = Mutex::new(Contents::default());
+        let depth = self.dataset.matches('/').count() + 1;
+        let options = ListOptions { snapshots: true, depth: Some(1), ..ListOptions::default() };
+        let each = |listed: Listed| match listed {
+            Listed::Failed { name, error } => all.lock().failures.push((name, error)),
+            Listed::Dataset(dataset) => {
+                let Some((head, snapshot)) = parse(&dataset.name(), depth) else { return };
+                let mark = match snapshot {
+                    None => mark_of(&dataset),
+                    Some(_) => Ok(String::new()),
+                };
+                match mark {
+                    Ok(mark) => all.lock().note(head, snapshot.as_deref(), &mark),
+                    Err(error) => all.lock().failures.push((dataset.name(), error)),
+                }
+            }
+        };
+        let list = || {
+            let start = self.pool.dsl().dir(&self.dataset)?;
+            self.pool.dsl().list(Some(start), &options, &each)
+        };
+        self.pool.spa().read(list).map_err(poolhouse::Error::from)?;
+        Ok(all.into_inner())
+    }
+
+    /// Brings in order what a crash left half-made: a restore is undone, a volume that was not
+    /// complete is destroyed, and a clone that was to be replaced is replaced.
+    pub fn clean(&self, contents: &mut Contents) {
+        let left = std::mem::take(&mut contents.left);
+        let report = |what: String, done: Result<()>| match done {
+            Ok(()) => tracing::warn!(dataset = what, "a crash left it half-made; it is in order now"),
+            Err(error) => {
+                let error = chain(&error);
+                tracing::error!(
+                    dataset = what,
+                    error,
+                    "what a crash left half-made can't be brought in order"
+                );
+            }
+        };
+        for id in left.detached {
+            report(self.name(id), self.end_detach(id));
+        }
+        for id in left.pending {
+            let done = self.end_change_of_number(id);
+            // With its former header, it would give out uniques again.
+            let gone = done.as_ref().map_or(Found::Dataset(id), |clone| {
+                let (id, head) = (*clone, Head::of(id));
+                Found::Snapshot { id, head }
+            });
+            contents.volumes.retain(|found| *found != gone);
+            report(self.name(id), done.map(drop));
+        }
+        for id in left.guarded {
+            let whole = !left.incomplete.contains(&id);
+            let undone = self.release_guard(id, !whole);
+            if undone.is_err() {
+                // Its contents are neither the old nor the new ones.
+                contents.volumes.retain(|found| *found != Found::Dataset(id));
+            }
+            report(self.guard_name(id), undone);
+        }
+        for id in left.incomplete {
+            report(self.name(id), self.destroy(id).map(drop));
+        }
+        for (head, id) in left.incomplete_clones {
+            let is = |found: &Found| *found == Found::Snapshot { id, head };
+            let done = match contents.volumes.iter().any(is).then(|| self.clone_header(head, id)) {
+                Some(Ok(stored)) if stored.destroy_me => {
+                    contents.volumes.retain(|found| !is(found));
+                    self.destroy_clone(head, id)
+                }
+                Some(Err(error)) => Err(error),
+                Some(Ok(_)) | None => self.unmark_clone(head, id),
+            };
+            report(self.snapshot_name(head, id), done);
+        }
+        for (head, id) in left.new_clones {
+            let is = |found: &Found| matches!(found, Found::Snapshot { id: other, .. } if *other == id);
+            let done = match contents.volumes.iter().any(is) {
+                true => self.destroy_snapshot(self.new_name(head, id)),
+                false => {
+                    self.rename_new(head, id).map(|()| contents.volumes.push(Found::Snapshot { id, head }))
+                }
+            };
+            report(self.new_name(head, id), done);
+        }
+        for (head, _) in left.gone.into_iter().filter(|(_, snapshots)| *snapshots == 0) {
+            report(self.head_name(head), self.destroy_empty(head));
+        }
+    }
+}
+
+/// The file system of a partition that a dataset is, and the name of its snapshot. `depth` is the
+/// number of slashes in such a name.
+fn parse(name: &str, depth: usize) -> Option<(Head, Option<String>)> {
+    let (head, snapshot) = match name.split_once('@') {
+        Some((head, snapshot)) => (head, Some(snapshot.to_owned())),
+        None => (name, None),
+    };
+    if head.matches('/').count() != depth {
+        return None;
+    }
+    let head = head.rsplit_once('/').and_then(|(_, last)| Head::parse(last))?;
+    Some((head, snapshot))
+}
+
+/// The mark of a file system that it or clones of it may be incomplete; empty: there is none.
+pub(super) fn mark_of(dataset: &dsl::Dataset) -> dsl::Result<String> {
+    // One of its own: an inherited or received one would destroy whole volumes.
+    let found = dataset.user_property(INCOMPLETE)?.filter(|found| found.source == Source::Local);
+    Ok(match found.map(|found| found.value) {
+        Some(Value::Text(text)) => text,
+        _ => String::new(),
+    })
+}
+
+/// The clones that a mark names.
+pub(super) fn clones_in(mark: &str) -> impl Iterator<Item = VolumeId> + '_ {
+    mark.split(' ').filter_map(clone_of)
+}
+
+/// The clone that a snapshot is.
+fn clone_of(snapshot: &str) -> Option<VolumeId> {
+    Head::parse(snapshot).filter(|head| head.gone.is_none()).map(|head| head.volume)
+}
+
+impl Contents {
+    fn note(&mut self, head: Head, snapshot: Option<&str>, mark: &str) {
+        let Some(snapshot) = snapshot else {
+            self.left.incomplete_clones.extend(clones_in(mark).map(|id| (head, id)));
+            match head.gone {
+                None if mark == PENDING => {
+                    self.left.pending.push(head.volume);
+                    self.volumes.push(Found::Dataset(head.volume));
+                }
+                None if mark == ITSELF => self.left.incomplete.push(head.volume),
+                None => self.volumes.push(Found::Dataset(head.volume)),
+                Some(_) => {
+                    self.left.gone.entry(head).or_default();
+                }
+            }
+            return;
+        };
+        if head.gone.is_some() {
+            *self.left.gone.entry(head).or_default() += 1;
+        }
+        if let Some(id) = clone_of(snapshot) {
+            if head == Head::of(id) {
+                self.left.detached.push(id);
+                return;
+            }
+            self.volumes.push(Found::Snapshot { id, head });
+        } else if let Some(id) = snapshot.strip_suffix(NEW).and_then(clone_of) {
+            self.left.new_clones.push((head, id));
+        } else if snapshot == GUARD && head.gone.is_none() {
+            self.left.guarded.push(head.volume);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Contents, Found, Head, VolumeId, parse};
+
+    fn found(name: &str) -> Contents {
+        let mut contents = Contents::default();
+        if let Some((head, snapshot)) = parse(&format!("pool/vicepa{name}"), 2) {
+            contents.note(head, snapshot.as_deref(), "");
+        }
+        contents
+    }
+
+    /// Goal: a dataset is the volume or clone that its name says, and others are none.
+    #[test]
+    fn names_of_datasets() {
+        let of = |name: &str| found(name).volumes.pop();
+        let (id, clone) = (VolumeId(7), VolumeId(9));
+        let gone = Head { volume: id, gone: Some(2) };
+        assert_eq!(of("/7"), Some(Found::Dataset(id)));
+        assert_eq!(of("/7@9"), Some(Found::Snapshot { id: clone, head: Head::of(id) }));
+        assert_eq!(of("/7.clones-2@9"), Some(Found::Snapshot { id: clone, head: gone }));
+        assert_eq!(Head::parse(&gone.to_string()), Some(gone));
+        let others = [
+            "",
+            "/7.clones-2",
+            "/x",
+            "/0",
+            "/7@daily",
+            "/7@restoring",
+            "/7/8",
+            "/7.clones-@9",
+            "/7@9.clones-1",
+        ];
+        for other in others {
+            assert_eq!(of(other), None, "{other}");
+        }
+        assert_eq!(found("/7@restoring").left.guarded, [id]);
+        assert_eq!(found("/7@9.new").left.new_clones, [(Head::of(id), clone)]);
+        assert_eq!(found("/7.clones-2").left.gone.into_iter().collect::<Vec<_>>(), [(gone, 0)]);
+        assert_eq!(found("/7.clones-2@daily").left.gone.into_iter().collect::<Vec<_>>(), [(gone, 1)]);
+    }
+}
