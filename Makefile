@@ -63,8 +63,8 @@ fuzz:
 	@scripts/needs.sh rust cxx
 	@scripts/fuzz.sh $(FUZZ_SECONDS) $(FUZZ_TARGETS)
 
-# Crashes pools at CRASH_POINTS points of recorded workloads. CRASH_OF selects commits, datasets or
-# devices. With ZDB=PROGRAM, OpenZFS's zdb checks some of the results.
+# Crashes pools at CRASH_POINTS points of recorded workloads. CRASH_OF selects commits, datasets,
+# devices, receives or afs. With ZDB=PROGRAM, OpenZFS's zdb checks some of the results.
 CRASH_POINTS ?= 10000
 SEED ?= 1
 crash:

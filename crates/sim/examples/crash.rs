@@ -1,4 +1,4 @@
-//! The crash test at length: `crash POINTS [SEED [commits|datasets|devices|receives]]`.
+//! The crash test at length: `crash POINTS [SEED [afs|commits|datasets|devices|receives]]`.
 //!
 //! It records workloads of changing shape and seed, and crashes each at every point, until POINTS
 //! points were tried. The workloads take turns, unless the command names one:
@@ -7,15 +7,16 @@
 //! |---|---|
 //! | `commits` | files with commits, by one or more threads, with and without log devices |
 //! | `datasets` | operations on datasets |
+//! | `afs` | calls of AFS clients; only some of the points are tried |
 //! | `receives` | streams that are received, break off and are resumed |
 //! | `devices` | devices that are added, replaced and removed; only some of the points are tried |
 //!
-//! If `ZDB` names OpenZFS's `zdb`, it checks every 500th pool, and every 100th of `devices`: no
-//! leak, no bad checksum.
+//! If `ZDB` names OpenZFS's `zdb`, it checks every 500th pool, and every 100th of `afs`, `devices`
+//! and `receives`: no leak, no bad checksum.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "it is run by hand, and tells what it found")]
 
-use sim::crash::{Outcome, Point, Tale, live, promise, receive, record};
+use sim::crash::{Outcome, Point, Tale, live, promise, receive, record, serve};
 use spa::create::VdevShape;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -28,6 +29,10 @@ const JUDGED: usize = 500;
 const LIVES_JUDGED: usize = 100;
 /// Of `devices`, one in so many points is tried, as each check takes long.
 const LIVES_EVERY: usize = 23;
+/// Of each workload of `afs`, so many points are tried.
+const CALLS_POINTS: usize = 250;
+/// Steps of the workload of `afs`.
+const CALLS: usize = 150;
 
 /// The kind of workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,12 +41,13 @@ enum Of {
     Datasets,
     Devices,
     Receives,
+    Afs,
 }
 
-const ALL: [Of; 4] = [Of::Commits, Of::Datasets, Of::Devices, Of::Receives];
+const ALL: [Of; 5] = [Of::Commits, Of::Datasets, Of::Devices, Of::Receives, Of::Afs];
 
 fn usage() -> ! {
-    eprintln!("usage: crash POINTS [SEED [commits|datasets|devices|receives]]");
+    eprintln!("usage: crash POINTS [SEED [afs|commits|datasets|devices|receives]]");
     std::process::exit(2)
 }
 
@@ -55,7 +61,8 @@ fn main() -> ExitCode {
         Some("commits") => &ALL[..1],
         Some("datasets") => &ALL[1..2],
         Some("devices") => &ALL[2..3],
-        Some("receives") => &ALL[3..],
+        Some("receives") => &ALL[3..4],
+        Some("afs") => &ALL[4..],
         Some(_) => usage(),
     };
     let dir = tempfile::tempdir().expect("a folder for image files");
@@ -140,6 +147,13 @@ fn work(of: Of, round: usize, seed: u64, dir: &Path) -> Work {
         Of::Receives => {
             let script = receive(shape, devices, seed);
             let (name, (first, last)) = (format!("receives on {shape:?}"), script.points());
+            let crash = Box::new(move |point, dice| script.crash(first - 1 + point, dice, &at));
+            Work { name, points: last + 1 - first, every, judged: LIVES_JUDGED, dir, crash }
+        }
+        Of::Afs => {
+            let script = serve(shape, devices, CALLS, seed);
+            let (name, (first, last)) = (format!("afs on {shape:?}"), script.points());
+            let every = (last - first) / CALLS_POINTS + 1;
             let crash = Box::new(move |point, dice| script.crash(first - 1 + point, dice, &at));
             Work { name, points: last + 1 - first, every, judged: LIVES_JUDGED, dir, crash }
         }

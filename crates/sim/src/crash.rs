@@ -16,6 +16,7 @@
 //!   group or in the log.
 //! * [`split()`]: splitting a pool. After any crash there must be one pool or two.
 //! * [`receive()`]: receives that break off. What came can be resumed, and becomes what was sent.
+//! * [`serve()`]: calls of AFS clients. No client keeps data that the server has lost.
 //! * [`live()`]: devices that are added, replaced and removed. Each operation is done, not begun,
 //!   or ends by itself.
 //!
@@ -23,6 +24,7 @@
 //! Writes that the device reorders across a flush, or tears inside a sector: no file system
 //! survives these.
 
+mod cell;
 mod dice;
 mod life;
 mod model;
@@ -32,6 +34,7 @@ mod split;
 mod tape;
 mod work;
 
+pub use cell::{Served, serve};
 pub use dice::SplitMix;
 pub use life::{Life, Tale, live};
 pub use promise::{Promises, promise};

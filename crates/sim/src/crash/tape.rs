@@ -132,16 +132,42 @@ impl Tape {
         dir: &Path,
         random: &mut dyn FnMut() -> u64,
     ) -> std::io::Result<()> {
+        let files = (0..count).map(|n| File::create(dir.join(image(n))));
+        let files = files.collect::<std::io::Result<Vec<_>>>()?;
+        files.iter().try_for_each(|f| f.set_len(size))?;
+        // An earlier workload may have had more devices.
+        let mut more = (count..).map(|n| dir.join(image(n))).take_while(|path| path.exists());
+        more.try_for_each(std::fs::remove_file)?;
+        self.write(point, &files, random)
+    }
+
+    /// Crashes at `point`, after an earlier crash that left the image files in `dir`.
+    ///
+    /// # Errors
+    /// [`std::io::Error`]: an image file can't be opened or written.
+    ///
+    /// # Panics
+    /// As [`Tape::develop`].
+    pub fn develop_on(
+        &self,
+        point: Point,
+        count: usize,
+        dir: &Path,
+        random: &mut dyn FnMut() -> u64,
+    ) -> std::io::Result<()> {
+        let files = (0..count).map(|n| File::options().write(true).open(dir.join(image(n))));
+        self.write(point, &files.collect::<std::io::Result<Vec<_>>>()?, random)
+    }
+
+    /// Writes what a crash at `point` keeps.
+    fn write(&self, point: Point, files: &[File], random: &mut dyn FnMut() -> u64) -> std::io::Result<()> {
         let events: Vec<Event> = self.0.lock()[..point].to_vec();
-        let mut flushed = vec![0; count];
+        let mut flushed = vec![0; files.len()];
         for (at, event) in events.iter().enumerate() {
             if let Event::Flush { device } = event {
                 flushed[*device] = at;
             }
         }
-        let files = (0..count).map(|n| File::create(dir.join(image(n))));
-        let files = files.collect::<std::io::Result<Vec<_>>>()?;
-        files.iter().try_for_each(|f| f.set_len(size))?;
         for (at, event) in events.iter().enumerate() {
             let Event::Write { device, offset, bytes } = event else { continue };
             let file = &files[*device];

@@ -1,6 +1,6 @@
 //! The crash test, in short. `make crash` runs it at length.
 
-use sim::crash::{Life, Outcome, Tale, live, promise, receive, record, split};
+use sim::crash::{Life, Outcome, Tale, live, promise, receive, record, serve, split};
 use spa::create::VdevShape;
 
 /// Crashes at `count` points of a workload, spread evenly; at all points if there are fewer.
@@ -56,6 +56,36 @@ fn receives_are_resumed() {
         }
     }
     assert_eq!(reached.len(), 5, "{reached:?}");
+}
+
+/// Crashes at `count` points of a workload of an AFS server, spread evenly.
+fn servers(shape: VdevShape, devices: usize, seed: u64, count: usize) {
+    let script = serve(shape, devices, 80, seed);
+    let (first, last) = script.points();
+    let dir = tempfile::tempdir().unwrap();
+    let mut reached = std::collections::BTreeSet::new();
+    for n in 0..count {
+        let point = first + (n + 1) * (last - first) / count;
+        match script.crash(point, point as u64, dir.path()).unwrap() {
+            Outcome::Step(state) => drop(reached.insert(state)),
+            other => panic!("seed {seed}, crash at {point} of {first} to {last}: {other:?}"),
+        }
+    }
+    assert!(reached.len() * 4 > count, "only {} states were reached", reached.len());
+}
+
+/// Goal: after any crash of an AFS server, no client keeps data that the server lost, no fid names
+/// another file, and volumes are whole or gone.
+#[test]
+fn clients_keep_nothing_that_is_lost() {
+    servers(VdevShape::Single, 1, 0x5eed, 40);
+}
+
+/// Goal: the same when the pool is synced beside all calls, so that transaction groups end amid
+/// them.
+#[test]
+fn clients_keep_nothing_that_is_lost_amid_calls() {
+    servers(VdevShape::Mirror, 2, 0x5eee, 40);
 }
 
 /// Crashes at `count` points of a workload of commits, spread evenly.
