@@ -27,13 +27,13 @@ pub use dump::{DumpScope, dump, dump_size};
 pub use restore::{Restored, restore, restored_header};
 
 use ondisk::ObjNum;
-use zpl::{AfsRoot, AfsStatus, DirCookie, DirEntry, FileType, NewFileSystem, Node};
+use zpl::{AfsRoot, AfsStatus, DirCookie, DirEntry, FileSystem, FileType, NewFileSystem, Node};
 
 use crate::acl::Acl;
 use crate::dir::{MAX_PAGES, PAGE_SIZE, page_count};
 use crate::dump::{Event, Header, Reader, Span, VolumeHeader, Writer};
 use crate::types::{PrincipalId, Unique, Vnode, VnodeType};
-use crate::{Error, Place, Result};
+use crate::{Error, Place, Record, Result};
 
 /// The object of vnode 0. Those before the root's belong to the file system itself.
 const FIRST: u64 = 256;
@@ -86,6 +86,46 @@ fn entries_of(node: &Node, place: Place) -> Result<Vec<DirEntry>> {
 fn length_of(entries: &[DirEntry]) -> Result<u64> {
     let pages = page_count(entries.iter().map(|entry| &entry.name[..]))?;
     Ok((pages * PAGE_SIZE) as u64)
+}
+
+/// What a volume counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counts {
+    /// KiB of its vnodes.
+    pub blocks: u64,
+    /// Its vnodes.
+    pub vnodes: u64,
+}
+
+/// Counts a volume anew, in a time that grows with its files.
+///
+/// # Errors
+/// * [`Error::FileSystem`]: it can't be read.
+/// * [`Error::TooLong`]: AFS can't have one of its directories.
+pub fn count(fs: &FileSystem) -> Result<Counts> {
+    let mut counts = Counts::default();
+    for dnode in fs.objset().objects(object(Vnode::ROOT)) {
+        let file = dnode.map_err(zpl::Error::Dmu)?.object();
+        let Some(number) = vnode(file) else { continue };
+        let node = match fs.node(file) {
+            // What the file system keeps for itself.
+            Err(zpl::Error::NoFile { .. }) => continue,
+            found => found?,
+        };
+        let attr = node.attr();
+        let length = match type_of(number, &node) {
+            Ok(VnodeType::Directory) => {
+                length_of(&entries_of(&node, Place { record: Record::Vnode(number), at: 0 })?)?
+            }
+            Ok(_) => attr.size,
+            Err(_) => continue,
+        };
+        if attr.nlink > 0 {
+            counts.blocks = counts.blocks.saturating_add(blocks(length));
+            counts.vnodes += 1;
+        }
+    }
+    Ok(counts)
 }
 
 /// An id as the owner or group of a file. Groups have negative ids.

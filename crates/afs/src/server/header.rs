@@ -6,7 +6,7 @@
 //! | bytes | what |
 //! | --- | --- |
 //! | 4 | layout: 1 |
-//! | 4 | flags: 1, the volume is to be destroyed |
+//! | 4 | flags: 1, the volume is to be destroyed; 2, the counts may lack changes |
 //! | 4 | what is added to the data versions of files for clients |
 //! | 4 | how often the partition had crashed when that was right |
 //! | 8 | where the search for a free vnode goes on: files, directories |
@@ -19,9 +19,11 @@ use zpl::FileSystem;
 use super::{Error, Result};
 use crate::dump::{Event, Header, Reader, Span, VolumeHeader, Writer};
 use crate::types::{Date, VolumeId};
+use crate::volume::Counts;
 
 const LAYOUT: u32 = 1;
 const DESTROY_ME: u32 = 1;
+const IS_COUNTING: u32 = 2;
 const WORDS: usize = 10;
 /// The words of a header without any.
 const NO_WORDS: [u8; 4 * WORDS] = {
@@ -55,6 +57,8 @@ pub struct Stored {
     pub header: VolumeHeader,
     /// The volume is not complete yet. It is destroyed at the next start (`V_destroyMe`).
     pub destroy_me: bool,
+    /// A server changes the volume, so the counts of space and files may lack changes.
+    pub is_counting: bool,
     /// What is added to data versions. It grows with each crash, since clients may know versions
     /// that the crash undid.
     pub version_base: u32,
@@ -85,7 +89,8 @@ impl Stored {
         })?;
         writer.volume(header)?;
         let mut bytes = writer.end()?;
-        let flags = if self.destroy_me { DESTROY_ME } else { 0 };
+        let flags =
+            if self.destroy_me { DESTROY_ME } else { 0 } | if self.is_counting { IS_COUNTING } else { 0 };
         let [files, directories] = self.vnode_hints;
         let (backup, copied) = (self.backup.0, self.copy_date.0);
         let (high, low) = ((self.used >> 32) as u32, self.used as u32);
@@ -127,8 +132,18 @@ impl Stored {
         }
         let used = u64::from(next()) << 32 | u64::from(next());
         let used = if used == 0 { header.disk_used.into() } else { used };
-        let destroy_me = flags & DESTROY_ME != 0;
-        Ok(Self { header, destroy_me, version_base, crashes, vnode_hints, backup, copy_date, used })
+        let (destroy_me, is_counting) = (flags & DESTROY_ME != 0, flags & IS_COUNTING != 0);
+        Ok(Self {
+            header,
+            destroy_me,
+            is_counting,
+            version_base,
+            crashes,
+            vnode_hints,
+            backup,
+            copy_date,
+            used,
+        })
     }
 
     /// Whether clients may use the volume.
@@ -141,6 +156,13 @@ impl Stored {
     pub fn count(&mut self, kib: i64) {
         self.used = self.used.saturating_add_signed(kib);
         self.header.disk_used = u32::try_from(self.used).unwrap_or(u32::MAX);
+    }
+
+    /// Sets the counts of space and files.
+    pub fn set_counts(&mut self, counts: Counts) {
+        self.used = counts.blocks;
+        self.header.file_count = u32::try_from(counts.vnodes).unwrap_or(u32::MAX);
+        self.count(0);
     }
 
     /// Stores the header in a volume.

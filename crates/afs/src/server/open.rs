@@ -45,6 +45,8 @@ pub struct Open {
     version_base: u32,
     head: Mutex<Live>,
     dirty: AtomicBool,
+    /// The stored header says that the counts may lack changes.
+    counting: AtomicBool,
     /// Held while the header is written.
     writing: Mutex<()>,
     stripes: [RwLock<()>; STRIPES],
@@ -78,9 +80,11 @@ impl Open {
         (locks, shared): (Arc<Locks>, Arc<Shared>),
     ) -> Self {
         let next_unique = stored.header.next_unique.0;
+        let counting = AtomicBool::new(stored.is_counting);
         let open = Self {
             id,
             is_read_only,
+            counting,
             creation_date: AtomicU32::new(stored.header.creation_date.0),
             owner: AtomicI32::new(stored.header.owner.0),
             version_base: stored.version_base,
@@ -146,6 +150,29 @@ impl Open {
         }
     }
 
+    /// Has the stored header say that the counts may lack changes. It is part of the transaction
+    /// group of the first change, or of an earlier one.
+    ///
+    /// # Errors
+    /// [`Error::Files`](super::Error::Files): nothing may be changed.
+    pub fn begin_changes(&self) -> Result<()> {
+        if self.counting.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let _one = self.writing.lock();
+        if self.counting.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let stored = {
+            let mut head = self.head.lock();
+            head.stored.is_counting = true;
+            head.stored.clone()
+        };
+        stored.write(&self.fs)?;
+        self.counting.store(true, Ordering::Release);
+        Ok(())
+    }
+
     /// Writes the header if it changed, and reserves uniques. They may be used after the pool was
     /// synced and [`Self::reserved`] was called. Returns whether some were reserved.
     ///
@@ -205,7 +232,8 @@ impl Open {
             let mut head = self.head.lock();
             let unused = head.stored.header.next_unique.0 != head.next_unique;
             head.stored.header.next_unique = Unique(head.next_unique);
-            (self.dirty.swap(false, Ordering::AcqRel) || unused).then(|| head.stored.clone())
+            let counted = std::mem::take(&mut head.stored.is_counting);
+            (self.dirty.swap(false, Ordering::AcqRel) || unused || counted).then(|| head.stored.clone())
         };
         stored.map_or(Ok(()), |stored| stored.write(&self.fs))
     }

@@ -18,8 +18,9 @@
 //! * A unique is handed out only below the bound that is on disk, so none is handed out twice.
 //! * Clients may know versions of data that a crash undid. So all versions of a volume grow by
 //!   65,536 with each crash of its partition.
-//! * The counts of space and files are written once a second. After a crash they may lack what the
-//!   last seconds changed.
+//! * The counts of space and files are written once a second. A volume that was changed since it
+//!   was opened says so in its header ([`Open::begin_changes`]). After a crash, its first use counts
+//!   its files anew.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -188,6 +189,13 @@ impl Volume {
                 if changes && open.is_read_only {
                     return Err(crate::errors::errno::EROFS);
                 }
+                if changes {
+                    open.begin_changes().map_err(|error| {
+                        let error = chain(&error);
+                        tracing::error!(volume = self.id.0, error, "the header can't be written");
+                        code::VIO
+                    })?;
+                }
                 return Ok(Use { open, _gate: gate });
             }
             drop(gate);
@@ -254,20 +262,31 @@ impl Volume {
 
     fn open_files(&self) -> Result<Open> {
         let crashes = self.partition.crashes();
-        let (fs, hold, mut stored) = match self.found() {
+        let (fs, hold, mut stored, was_replayed) = match self.found() {
             Found::Dataset(id) => {
+                let was_replayed = self.partition.has_log(id)?;
                 let fs = self.partition.fs(id)?;
                 let stored = Stored::read(&fs)?.ok_or(Error::Header { volume: id })?;
-                (fs, None, stored)
+                (fs, None, stored, was_replayed)
             }
             Found::Snapshot { head, id } => {
                 let stored = self.partition.clone_header(head, id)?;
                 let (fs, hold) = self.partition.clone_fs(head, id)?;
-                (fs, hold, stored)
+                (fs, hold, stored, false)
             }
         };
         let read_only = self.is_clone() || stored.header.kind != VolumeType::ReadWrite;
         let mut dirty = false;
+        if !self.is_clone() && (stored.is_counting || was_replayed) {
+            let counts = crate::volume::count(&fs)?;
+            tracing::info!(
+                volume = self.id.0,
+                ?counts,
+                "a server crashed while it changed the volume: counted anew"
+            );
+            stored.set_counts(counts);
+            dirty = true;
+        }
         if !self.is_clone() && stored.crashes != crashes {
             let more = crashes.checked_sub(stored.crashes).unwrap_or(1);
             stored.version_base = stored.version_base.wrapping_add(more.wrapping_mul(CRASH_STEP));

@@ -31,6 +31,7 @@ fn cloned(of: &Stored, id: VolumeId, kind: VolumeType, name: Vec<u8>) -> Stored 
     stored.header.day_use = 0;
     stored.copy_date = today;
     stored.destroy_me = true;
+    stored.is_counting = false;
     if kind == VolumeType::Backup {
         stored.header.backup_date = today;
     }

@@ -168,7 +168,7 @@ impl VolumeServer {
         let mut stored = Stored { header: restored_header(&header, &restored.volume), ..own.clone() };
         stored.header.in_service = own.header.in_service;
         stored.used = stored.header.disk_used.into();
-        stored.vnode_hints = [0; 2];
+        (stored.vnode_hints, stored.is_counting) = ([0; 2], false);
         stored.write(&fs)
     }
 

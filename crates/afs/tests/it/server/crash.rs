@@ -172,6 +172,46 @@ fn mark(rig: &Rig, volume: VolumeId) -> Option<dsl::Value> {
     mark.map(|property| property.value)
 }
 
+/// Goal: after a crash, a volume that was being changed has the counts of what there is. A volume
+/// that was not changed is not counted anew, and neither is one after a clean stop.
+#[test]
+fn counts_after_a_crash() {
+    let mut rig = Rig::new();
+    rig.volume(VOLUME, "v");
+    let image = rig.dir.path().join("d0");
+    let counts = |rig: &Rig| {
+        let about = rig.operator().listed(VOLUME).unwrap();
+        (about.file_count, about.size)
+    };
+    rig.stop();
+    rig.open(image.clone());
+    rig.start();
+    let client = rig.client(None);
+    // The header is written each second. These are in the pool without it.
+    let (mut made, crashed) = (0, rig.dir.path().join("crashed"));
+    let first = client.create(root(VOLUME), "first").unwrap().fid;
+    rig.pool.as_ref().unwrap().sync().unwrap();
+    while made < 50 {
+        let file = client.create(root(VOLUME), &format!("f{made}")).unwrap().fid;
+        client.store(file, 0, &[7; 5_000], 5_000).unwrap();
+        made += 1;
+    }
+    client.remove(root(VOLUME), "first").unwrap();
+    client.make_dir(root(VOLUME), "dir").unwrap();
+    let seen = counts(&rig);
+    rig.pool.as_ref().unwrap().sync().unwrap();
+    std::fs::copy(&image, &crashed).unwrap();
+    drop(client);
+    rig.stop();
+    rig.open(crashed);
+    rig.start();
+    let client = rig.client(None);
+    assert_eq!(client.status(first).err(), Some(code::VNOVNODE));
+    assert_eq!(counts(&rig), seen);
+    client.remove(root(VOLUME), "f0").unwrap();
+    assert_eq!(counts(&rig), (seen.0 - 1, seen.1 - 5));
+}
+
 /// Goal: only a mark of a volume's own makes it one that a crash left half-made: one that is
 /// inherited destroys nothing.
 #[test]

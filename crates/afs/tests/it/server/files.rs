@@ -288,9 +288,8 @@ fn stores_end_before_their_volume() {
             operator.end(transaction).unwrap();
         });
         // It has the volume when new changes are refused.
-        while client.create(root(VOLUME), "g").is_ok() {
-            client.remove(root(VOLUME), "g").unwrap();
-        }
+        let mut names = (0..).map(|n: u32| format!("g{n}"));
+        while client.create(root(VOLUME), &names.next().unwrap()).is_ok() {}
         call.write_last(data[SENT..].to_vec()).unwrap();
         call.read_all(1 << 10).unwrap();
         taken.join().unwrap();
