@@ -1,6 +1,6 @@
 # `make demo` and `make test` are enough to try Poolhouse. The other targets are for contributors;
 # see docs/internals/testing.md.
-.PHONY: demo check pages test flaky fixtures oracle bench bench-peers fuzz crash soak judge suites clients zts afs demo-afs install lint book
+.PHONY: demo check pages test flaky fixtures oracle bench bench-peers bench-afs fuzz crash soak judge suites clients zts afs demo-afs install lint book
 
 # Opens a bundled pool, mounts it and shows what to try next. Ctrl-C cleans up.
 demo:
@@ -56,6 +56,12 @@ bench:
 bench-peers:
 	@scripts/needs.sh rust cc mount fio python3
 	@scripts/bench-peers.sh $(PEERS_ARGS)
+
+# Measures the AFS server beside OpenAFS's, in turns, in a cell in namespaces; needs root and Debian's
+# packages of OpenAFS. scripts/bench-afs.sh explains BENCH_ARGS.
+bench-afs:
+	@scripts/needs.sh rust cc python3
+	@scripts/bench-afs.sh $(BENCH_ARGS)
 
 # Fuzzes every target, for FUZZ_SECONDS in total: make fuzz FUZZ_SECONDS=3600
 FUZZ_SECONDS ?= 60

@@ -44,7 +44,10 @@ missing=$("$cell" needs) || {
   for check in "${checks[@]}"; do echo "$check: SKIPPED: this machine lacks $missing"; done
   exit 0
 }
-set_up
+cargo build -q -p poolhouse-afs --example afsdump || exit 1
+# shellcheck disable=SC2034
+afsdump=$out/debug/examples/afsdump
+set_up 2 3
 
 passed=0 failed=0 skipped=0
 for check in "${checks[@]}"; do

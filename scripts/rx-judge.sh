@@ -8,19 +8,13 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-skip() { echo "SKIPPED rx-judge: this machine lacks $*"; exit 0; }
-cell=$PWD/scripts/afs/cell.sh source=$PWD/scripts/afs/bench.c seconds=${1:-2}
-missing=$("$cell" needs) || skip "$missing"
-command -v gcc >/dev/null || skip gcc
-out=${CARGO_TARGET_DIR:-$PWD/target}
-case $out in /*) ;; *) out=$PWD/$out ;; esac
+# shellcheck source=scripts/afs/lib.sh
+. scripts/afs/lib.sh
 
-libs=/usr/lib multi=/usr/lib/$(gcc -print-multiarch)
-[ -f "$libs/libafscp.a" ] || skip libopenafs-dev
-bench=$out/afsbench
-gcc -O2 -w -o "$bench" "$source" -Wl,--start-group "$libs"/{libafscp,libafsauthent,libafsrpc}.a \
-  "$libs"/afs/{libafsint,libvldb}.a "$libs"/{libopr,libafsrfc3961}.a "$libs"/afs/{libcmd,libafscom_err}.a \
-  -Wl,--end-group -lpthread -lresolv -lcrypt "$multi"/{libhcrypto.so.5,libroken.so.19,libkrb5.so.26}
+skip() { echo "SKIPPED rx-judge: this machine lacks $*"; exit 0; }
+seconds=${1:-2} bench=$out/afsbench
+missing=$("$cell" needs) || skip "$missing"
+missing=$(build_load "$bench") || skip "$missing"
 cargo build -q --release -p poolhouse-rx --examples
 
 export ZAFS_STATE ZAFS_NS=${ZAFS_NS:-rxjudge}
@@ -28,7 +22,6 @@ ZAFS_STATE=$(mktemp -d)/cell
 trap '"$cell" down >/dev/null 2>&1; rm -rf "$(dirname "$ZAFS_STATE")"' EXIT
 "$cell" up 1 >/dev/null || { echo "the cell does not come up" >&2; exit 1; }
 "$cell" host 2
-keys=/etc/openafs/server/KeyFileExt
 "$cell" start 2 "$out/release/examples/memory_server" 0.0.0.0:7000 1 $keys
 
 failed=0
@@ -38,7 +31,6 @@ check() { # NAME PATTERN: whether standard input has the pattern
     failed=1
   fi
 }
-on() { timeout 120 "$cell" run "$@"; }
 pid=$(cat "$ZAFS_STATE/h2/run/memory_server.pid")
 cpu() { awk '{print ($14 + $15) * 10}' "/proc/$pid/stat"; }
 load() { # OPERATION THREADS SIZE [LEVEL]

@@ -15,12 +15,7 @@
  *     small    CreateFile + StoreData64 of SIZE bytes + RemoveFile
  * One connection for each thread, so calls are spread over the server's threads.
  *
- * Debian 12, packages libopenafs-dev and gcc:
- *   U=/usr/lib; L=$U/x86_64-linux-gnu
- *   gcc -O2 -w -o afsbench bench.c -Wl,--start-group $U/libafscp.a \
- *     $U/libafsauthent.a $U/libafsrpc.a $U/afs/libafsint.a $U/afs/libvldb.a $U/libopr.a \
- *     $U/libafsrfc3961.a $U/afs/libcmd.a $U/afs/libafscom_err.a -Wl,--end-group -lpthread \
- *     -lresolv -lcrypt $L/libhcrypto.so.5 $L/libroken.so.19 $L/libkrb5.so.26
+ * scripts/afs/lib.sh builds it, from Debian's libopenafs-dev.
  */
 #include <afs/param.h>
 #include <stdio.h>

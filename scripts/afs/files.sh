@@ -121,7 +121,7 @@ check_afsio() {
           cmp "$work/in" "$work/out" && echo "read $size: the same"
         done
       done
-      on 1 afsio fidappend -vnode "$id.$fid" -cell zafs.test <"$work/ours" >/dev/null 2>&1
+      on 1 afsio fidappend -vnode "$id.$fid" -cell zafs.test <"$work/2/ours" >/dev/null 2>&1
       echo "append: status $?"
       on 1 afsio fidread -fid "$id.$fid" -cell zafs.test 2>/dev/null | wc -c
     ) >"$work/afsio.$server"

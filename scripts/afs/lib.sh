@@ -2,8 +2,9 @@
 # shellcheck shell=bash
 
 cell=$PWD/scripts/afs/cell.sh
-report=${CARGO_TARGET_DIR:-$PWD/target}/afs
-case $report in /*) ;; *) report=$PWD/$report ;; esac
+out=${CARGO_TARGET_DIR:-target}
+case $out in /*) ;; *) out=$PWD/$out ;; esac
+report=$out/afs
 mkdir -p "$report"
 theirs=10.92.0.1 ours=10.92.0.2 second=10.92.0.3
 keys=/etc/openafs/server/KeyFileExt
@@ -55,14 +56,16 @@ make_volume() { # NAME SERVER
   vos restore "$2" a "$1" -file "$work/open.dump"
 }
 
-# Starts our server on a host.
-start_ours() { # HOST
+# Starts our server, or another program that takes its arguments, on a host.
+start_ours() { # HOST [PROGRAM]
   local h=$1 fifo=$work/h$1.in
+  mkdir -p "$work/$h"
+  printf '#!/bin/sh\nexec %s "$@"\n' "${2:-$AFS_SERVER}" >"$work/$h/ours" && chmod +x "$work/$h/ours" || return
   [ -p "$fifo" ] || mkfifo -m 600 "$fifo"
   # The server ends with its standard input, which this process keeps open.
   sleep infinity >"$fifo" &
   echo $! >"$work/h$h.writer"
-  "$cell" start "$h" "$work/ours" "10.92.0.$h" $keys zafs.test "$work/h$h.img" <"$fifo" || return
+  "$cell" start "$h" "$work/$h/ours" "10.92.0.$h" $keys zafs.test "$work/h$h.img" <"$fifo" || return
   for _ in $(seq 100); do
     limit=1 on 1 rxdebug "10.92.0.$h" 7005 -version 2>/dev/null | grep -q Poolhouse && return
     sleep 0.1
@@ -98,11 +101,9 @@ tear_down() {
   rm -rf --one-file-system "$work"
 }
 
-# Builds what is missing, and brings up the cell.
-set_up() {
-  local out=${report%/afs} h
-  cargo build -q -p poolhouse-afs --example afsdump || exit 1
-  afsdump=$out/debug/examples/afsdump
+# Builds what is missing, and brings up the cell, with our server on some hosts.
+set_up() { # HOST...
+  local h
   if [ -z "${AFS_SERVER:-}" ]; then
     cargo build -q -p poolhouse-afs --example afs_server || exit 1
     AFS_SERVER=$out/debug/examples/afs_server
@@ -111,11 +112,10 @@ set_up() {
   export ZAFS_NS=${ZAFS_NS:-poolhouse-afs} ZAFS_STATE=${ZAFS_STATE:-$work/cell}
   trap tear_down EXIT
   trap 'exit 130' INT TERM
-  printf '#!/bin/sh\nexec %s "$@"\n' "$AFS_SERVER" >"$work/ours" && chmod +x "$work/ours"
   "$cell" up 3 || exit 1
   "$cell" host 4 || exit 1
   # OpenAFS's server registers the addresses, for servers of ours that don't.
-  for h in 2 3; do
+  for h in "$@"; do
     for one in dafileserver davolserver salvageserver; do "$cell" stop $h $one; done
     start_ours $h || exit 1
   done
@@ -123,6 +123,18 @@ set_up() {
     on 1 vos dump empty -file "$work/new.dump" -localauth >/dev/null 2>&1 &&
     scripts/afs/open-dump.py <"$work/new.dump" >"$work/open.dump" &&
     on 1 vos remove -id empty -localauth >/dev/null || exit 1
+}
+
+# Builds the load client, from Debian's libraries of OpenAFS.
+build_load() { # PROGRAM
+  local libs=/usr/lib multi
+  command -v gcc >/dev/null || { echo gcc; return 1; }
+  multi=$libs/$(gcc -print-multiarch)
+  [ -f $libs/libafscp.a ] || { echo libopenafs-dev; return 1; }
+  gcc -O2 -w -o "$1" scripts/afs/bench.c -Wl,--start-group $libs/{libafscp,libafsauthent,libafsrpc}.a \
+    $libs/afs/{libafsint,libvldb}.a $libs/{libopr,libafsrfc3961}.a $libs/afs/{libcmd,libafscom_err}.a \
+    -Wl,--end-group -lpthread -lresolv -lcrypt "$multi"/{libhcrypto.so.5,libroken.so.19,libkrb5.so.26} \
+    >&2 || { echo "a load client: gcc failed"; return 1; }
 }
 
 # Prints the files of a dump, with modes, sizes and sums.

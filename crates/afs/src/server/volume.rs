@@ -19,8 +19,8 @@
 //! * Clients may know versions of data that a crash undid. So all versions of a volume grow by
 //!   65,536 with each crash of its partition.
 //! * The counts of space and files are written once a second. A volume that was changed since it
-//!   was opened says so in its header ([`Open::begin_changes`]). After a crash, its first use counts
-//!   its files anew.
+//!   was opened says so in its header ([`Open::begin_changes`]). After a crash, its first use
+//!   counts its files anew.
 
 use std::collections::HashMap;
 use std::sync::Arc;

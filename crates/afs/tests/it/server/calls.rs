@@ -231,7 +231,7 @@ fn dumps_between_servers() {
     }
 }
 
-/// Goal: a transaction that nobody uses ends, and takes the volume that it did not complete with
+/// Goal: a transaction that no call uses ends, and takes the volume that it did not complete with
 /// it. Another volume is served again.
 #[test]
 fn transactions_time_out() {
