@@ -333,8 +333,20 @@ impl Open {
     /// # Errors
     /// VOVERQUOTA: nothing is counted.
     pub fn charge(&self, kib: i64, files: i64) -> std::result::Result<(), i32> {
+        self.charge_beyond(kib, files, 0)
+    }
+
+    /// Counts space of a store, in KiB. It may exceed the quota by [`STORE_SPARE`].
+    ///
+    /// # Errors
+    /// VOVERQUOTA: nothing is counted.
+    pub fn charge_store(&self, kib: i64) -> std::result::Result<(), i32> {
+        self.charge_beyond(kib, 0, STORE_SPARE)
+    }
+
+    fn charge_beyond(&self, kib: i64, files: i64, spare: u64) -> std::result::Result<(), i32> {
         let mut head = self.head.lock();
-        check_quota(&head.stored, kib)?;
+        check_quota(&head.stored, kib, spare)?;
         head.stored.count(kib);
         let header = &mut head.stored.header;
         header.file_count = header.file_count.saturating_add_signed(files as i32);
@@ -344,12 +356,12 @@ impl Open {
         Ok(())
     }
 
-    /// Whether a growth by so many KiB fits into the quota.
+    /// Whether a store may grow a file by so many KiB.
     ///
     /// # Errors
     /// VOVERQUOTA.
-    pub fn check_quota(&self, kib: i64) -> std::result::Result<(), i32> {
-        check_quota(&self.head.lock().stored, kib)
+    pub fn check_store(&self, kib: i64) -> std::result::Result<(), i32> {
+        check_quota(&self.head.lock().stored, kib, STORE_SPARE)
     }
 
     /// Counts space in KiB that is used already, whatever the quota says.
@@ -408,8 +420,12 @@ impl Open {
     }
 }
 
-fn check_quota(stored: &Stored, kib: i64) -> std::result::Result<(), i32> {
+/// By how many KiB stores may exceed a quota (the default of the option `-spare` of OpenAFS's file
+/// server). A client stores a file when it is closed, and many programs ignore the error.
+const STORE_SPARE: u64 = 1024;
+
+fn check_quota(stored: &Stored, kib: i64, spare: u64) -> std::result::Result<(), i32> {
     let quota = u64::from(stored.header.quota);
-    let over = quota != 0 && stored.used.saturating_add_signed(kib) > quota;
+    let over = quota != 0 && stored.used.saturating_add_signed(kib) > quota + spare;
     if kib > 0 && over { Err(code::VOVERQUOTA) } else { Ok(()) }
 }

@@ -142,7 +142,7 @@ impl Store<'_> {
         self.caller.check_store(&file.about(), granted, self.set)?;
         let now = file.node.attr().size;
         let more = kib(size) - kib(now);
-        open.check_quota(more)?;
+        open.check_store(more)?;
         if file_length < now {
             self.begun = true;
             let cut = self.files(&open, false).truncate(object(self.fid.vnode), file_length, false);
@@ -186,7 +186,7 @@ impl Store<'_> {
     fn write_locked(&self, open: &Open, at: u64, piece: &[u8], is_last: bool) -> Outcome<()> {
         let (now, end) = (self.file(open)?.node.attr().size, at + piece.len() as u64);
         let blocks = kib(now.max(end)) - kib(now);
-        open.charge(blocks, 0)?;
+        open.charge_store(blocks)?;
         let written = self.files(open, is_last).write(object(self.fid.vnode), at, piece, false);
         written.map_err(|error| {
             open.charge_over(-blocks);
@@ -206,7 +206,7 @@ impl Store<'_> {
         let now = file.node.attr().size;
         if size > now || last.is_none() {
             let blocks = kib(size.max(now)) - kib(now);
-            open.charge(blocks, 0)?;
+            open.charge_store(blocks)?;
             let files = self.files(&open, last.is_none());
             let sized = files.truncate(object(self.fid.vnode), size.max(now), false);
             sized.map_err(|error| {

@@ -330,7 +330,8 @@ fn half_a_store() {
     assert_eq!((client.version(file), client.fetch(file, 0, 1).unwrap().0), (1, vec![7]));
 }
 
-/// Goal: the quota in KiB is of lengths, is checked before a change, and is given back.
+/// Goal: the quota in KiB is of lengths, is checked before a change, and is given back. A store may
+/// exceed it by 1,024 KiB, and then no file can be created.
 #[test]
 fn quotas() {
     let rig = Rig::new();
@@ -344,8 +345,13 @@ fn quotas() {
     };
     assert_eq!(used(), (100, 2));
     let file = client.create(root(VOLUME), "f").unwrap().fid;
-    assert_eq!(client.store(file, 0, &[7; 99 << 10], 0).err(), Some(code::VOVERQUOTA));
+    assert_eq!(client.store(file, 0, &vec![7; (99 + 1024) << 10], 0).err(), Some(code::VOVERQUOTA));
     assert_eq!(client.version(file), 0);
+    client.store(file, 0, &vec![7; (98 + 1024) << 10], 0).unwrap();
+    assert_eq!(used(), (100, 100 + 1024));
+    assert_eq!(client.store(file, 0, b"", (99 + 1024) << 10).err(), Some(code::VOVERQUOTA));
+    assert_eq!(client.create(root(VOLUME), "g").err(), Some(code::VOVERQUOTA));
+    client.store(file, 0, b"", 0).unwrap();
     client.store(file, 0, &[7; 97 << 10], 0).unwrap();
     assert_eq!(used(), (100, 99));
     client.store(file, 0, b"", 10 << 10).unwrap();
