@@ -104,7 +104,8 @@ clients:
 	@scripts/clients.sh $(CLIENTS)
 
 # Has OpenAFS's programs judge the AFS server, in a cell in namespaces; needs root and Debian's
-# packages of OpenAFS: make afs AFS="verbs mixed", or AFS=--all for the long checks too.
+# packages of OpenAFS: make afs AFS="verbs mixed", or AFS=--all for the long checks too. With
+# AFS=--daemon, the daemon serves.
 afs:
 	@scripts/needs.sh rust cc
 	@scripts/afs.sh $(AFS)

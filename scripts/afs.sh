@@ -1,13 +1,16 @@
 #!/usr/bin/env bash
-# Usage: scripts/afs.sh [--all] [CHECK...]
+# Usage: scripts/afs.sh [--daemon] [--all] [CHECK...]
 # Has OpenAFS's programs judge the AFS file server and volume server, in a cell in namespaces
-# (scripts/afs/cell.sh). Without names, the quick checks run; with --all, the long ones too.
+# (scripts/afs/cell.sh). Without names, the quick checks run; with --all, the long ones too. With
+# --daemon, Poolhouse's daemon is the server, by scripts/afs/daemon.sh. Without it, an example of the
+# crate is.
 #
 # Hosts: 1 has the database servers and OpenAFS's file server, 2 and 3 have ours, 4 is a client.
 #
 # AFS_SERVER  The program that serves. It is run on its host as AFS_SERVER ADDRESS KEYFILEEXT CELL
 #             IMAGE, makes a pool on the image if that is empty, and ends with its standard input.
 #             Default: the example `afs_server` of the crate.
+# POOLHOUSE   The program whose daemon serves. Without it, the script builds it.
 # AFS_KEEP    If set, the cell is left running; ZAFS_STATE and ZAFS_NS name it.
 #
 # The output of each check stays in target/afs/CHECK.log. The status is 1 if one failed, else 0. What
@@ -27,9 +30,13 @@ quick=(probes verbs verbs-same mixed dumps afsio tree git archives model many na
   dead-client crash pool)
 long=(model-long sparse pjdfstest stress crash-long)
 
-checks=("${quick[@]}")
-if [ "${1:-}" = --all ]; then
-  checks=("${quick[@]:0:${#quick[@]}-1}" "${long[@]}" pool)
+checks=("${quick[@]}") daemon=''
+while [[ ${1:-} == --* ]]; do
+  case $1 in
+    --all) checks=("${quick[@]:0:${#quick[@]}-1}" "${long[@]}" pool) ;;
+    --daemon) daemon=1 ;;
+    *) echo "there is no option $1; there are: --daemon --all" >&2 && exit 2 ;;
+  esac
   shift
 fi
 if [ $# -gt 0 ]; then checks=("$@"); fi

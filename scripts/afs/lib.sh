@@ -104,7 +104,14 @@ tear_down() {
 # Builds what is missing, and brings up the cell, with our server on some hosts.
 set_up() { # HOST...
   local h
-  if [ -z "${AFS_SERVER:-}" ]; then
+  if [ -n "${daemon:-}" ]; then
+    if [ -z "${POOLHOUSE:-}" ]; then
+      cargo build -q -p poolhouse-program || exit 1
+      POOLHOUSE=$out/debug/poolhouse
+    fi
+    POOLHOUSE=$(realpath "$POOLHOUSE") || exit 1
+    export POOLHOUSE AFS_SERVER=$PWD/scripts/afs/daemon.sh
+  elif [ -z "${AFS_SERVER:-}" ]; then
     cargo build -q -p poolhouse-afs --example afs_server || exit 1
     AFS_SERVER=$out/debug/examples/afs_server
   fi
