@@ -23,12 +23,14 @@ cd "$(dirname "$0")/.."
 . scripts/afs/volumes.sh
 # shellcheck source=scripts/afs/files.sh
 . scripts/afs/files.sh
+# shellcheck source=scripts/afs/suites.sh
+. scripts/afs/suites.sh
 # shellcheck source=scripts/afs/crash.sh
 . scripts/afs/crash.sh
 
 quick=(probes verbs verbs-same mixed dumps afsio tree git archives model many names quota big writers
   dead-client crash pool)
-long=(model-long sparse pjdfstest stress crash-long)
+long=(model-long sparse pjdfstest fsx stress crash-long)
 
 checks=("${quick[@]}") daemon=''
 while [[ ${1:-} == --* ]]; do
@@ -38,7 +40,7 @@ while [[ ${1:-} == --* ]]; do
     *) echo "there is no option $1; there are: --daemon --all" >&2 && exit 2 ;;
   esac
   shift
-fi
+done
 if [ $# -gt 0 ]; then checks=("$@"); fi
 for check in "${checks[@]}"; do
   [[ " ${quick[*]} ${long[*]} " == *" $check "* ]] || {

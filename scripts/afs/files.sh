@@ -71,29 +71,6 @@ check_quota() { compare quota theirs 3000; }
 check_big() { compare big local; }
 check_sparse() { compare sparse local; }
 
-check_stress() {
-  command -v stress-ng >/dev/null || skip "this machine lacks stress-ng"
-  make_volume w.ours $ours
-  client 1 scripts/afs/work.sh stress w.ours | tee "$work/stress"
-  grep -q '^status 0 of: stress-ng' "$work/stress" || expected "status 0 of stress-ng"
-  vos remove -id w.ours
-}
-
-check_pjdfstest() {
-  command -v pjdfstest >/dev/null || skip "this machine lacks pjdfstest"
-  make_sources
-  local server
-  for server in theirs ours; do
-    make_volume "w.$server" "${!server}"
-    # shellcheck disable=SC2016
-    limit=1200 client 1 sh -c 'pjdfstest -p "$AFS:$1"' sh "w.$server" >"$work/pjd.$server" 2>&1
-    grep -E '(success|ok)$' "$work/pjd.$server" | sort >"$work/pjd.passed.$server"
-    vos remove -id "w.$server"
-  done
-  comm -23 "$work/pjd.passed.theirs" "$work/pjd.passed.ours" | tee "$work/pjd.lost"
-  [ ! -s "$work/pjd.lost" ] || expected "all tests to pass that pass on OpenAFS's server"
-}
-
 # Goal: afsio reads, overwrites, appends to and locks files of our server as it does on OpenAFS's.
 check_afsio() {
   local server

@@ -124,6 +124,4 @@ sparse() {
   rm s
 }
 
-stress() { t stress-ng --temp-path . --timeout 60 --dir 2 --rename 1 --link 1 --fstat 1 --hdd 1 --hdd-bytes 4M --metrics-brief; }
-
 "$1"
