@@ -5,6 +5,7 @@
 #   - its zdb (ZDB, or the one that `make oracle` unpacked);
 #   - KERNEL, a command that gets the images of one pool. It imports, mounts and scrubs the pool
 #     with OpenZFS's kernel module, and exits with 0 if all is well.
+# The shape `afs` has volumes of AFS (scripts/judge-afs.sh, which explains KERNEL_SCRIPT).
 # POOLHOUSE names the program; without it, the script builds it. In the pools of shape `encrypted`
 # the passphrase is `poolhouse`.
 set -euo pipefail
@@ -19,6 +20,7 @@ if [ -z "${POOLHOUSE:-}" ]; then
   cargo build -q --release -p poolhouse-program
   POOLHOUSE=${CARGO_TARGET_DIR:-$PWD/target}/release/poolhouse
 fi
+export POOLHOUSE
 
 room=$(mktemp -d "${TMPDIR:-/tmp}/poolhouse-judge.XXXXXX")
 mkdir "$room/bin" "$room/mnt"
@@ -118,9 +120,14 @@ mended() { # SHAPE: operations on the devices afterwards
 
 sums() { (cd "$room/mnt" && find . -type f -print0 | sort -z | xargs -0 sha256sum); }
 
-[ $# -gt 0 ] || set -- disk stripe mirror raidz1 raidz2 raidz3 draid classes dedup added encrypted offlined missed replaced spared healed
+[ $# -gt 0 ] || set -- disk stripe mirror raidz1 raidz2 raidz3 draid classes dedup added encrypted offlined missed replaced spared healed afs
 bad=0
 for shape in "$@"; do
+  if [ "$shape" = afs ]; then
+    echo "$shape"
+    scripts/judge-afs.sh || bad=$((bad + 1))
+    continue
+  fi
   dir=$room/$shape
   mkdir "$dir"
   echo "$shape"

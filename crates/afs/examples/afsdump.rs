@@ -5,15 +5,18 @@
 //! * `afsdump list <DUMP` prints each path with its type, mode, size and the sum of its bytes.
 //! * `afsdump vnodes <DUMP` prints each vnode with all attributes and the sum of its bytes, and
 //!   each entry of a directory.
+//! * `afsdump dress <DUMP >NEW` removes `/afs/` from the targets of links, which OpenAFS's client
+//!   in user space adds. Those that then begin with `#` or `%` become mount points. Each directory
+//!   gets an access list of its own.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::process::ExitCode;
 
-use afs::acl::Acl;
+use afs::acl::{Acl, AclEntry, RAW_SIZE, Rights};
 use afs::dir::{Builder, Directory};
 use afs::dump::{Attributes, Event, Reader, VnodeRecord, Writer};
-use afs::types::{Unique, Vnode, VnodeType};
+use afs::types::{PrincipalId, Unique, Vnode, VnodeType};
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -22,7 +25,8 @@ fn main() -> ExitCode {
         Some("rebuild") => rebuild(io::stdin().lock(), io::BufWriter::new(io::stdout().lock())),
         Some("list") => list(io::stdin().lock(), &mut io::stdout().lock()),
         Some("vnodes") => vnodes(io::stdin().lock(), &mut io::stdout().lock()),
-        _ => Err("say `rebuild`, `list` or `vnodes`".into()),
+        Some("dress") => dress(io::stdin().lock(), io::BufWriter::new(io::stdout().lock())),
+        _ => Err("say `rebuild`, `list`, `vnodes` or `dress`".into()),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -33,7 +37,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// A directory that is read, before it is written again.
+/// A directory or a link that is read, before it is written again.
 struct Pending {
     record: Box<VnodeRecord>,
     blob: Vec<u8>,
@@ -86,6 +90,62 @@ fn write_directory(writer: &mut Writer<impl Write>, pending: Pending) -> Result<
     }
     writer.vnode(&record)?;
     Ok(writer.data(&blob)?)
+}
+
+fn dress(from: impl Read, to: impl Write) -> Result<(), Failure> {
+    let mut reader = Reader::new(from);
+    let mut writer = Writer::new(to);
+    let mut link: Option<Pending> = None;
+    loop {
+        let event = reader.next_event()?;
+        if !matches!(event, Event::Data(_))
+            && let Some(link) = link.take()
+        {
+            write_link(&mut writer, link)?;
+        }
+        match event {
+            Event::Header(header) => writer.header(&header)?,
+            Event::Volume(header) => writer.volume(&header)?,
+            Event::Vnode(mut record) => match &mut record.attributes {
+                Some(Attributes { kind: VnodeType::Symlink, length: Some(_), .. }) => {
+                    link = Some(Pending { record, blob: Vec::new() });
+                }
+                attributes => {
+                    let acl = attributes.as_mut().and_then(|attributes| attributes.acl.as_mut());
+                    acl.map(|raw| more_access(raw, record.vnode)).transpose()?;
+                    writer.vnode(&record)?;
+                }
+            },
+            Event::Data(range) => match &mut link {
+                Some(link) => link.blob.extend_from_slice(range),
+                None => writer.data(range)?,
+            },
+            Event::End => return Ok(writer.end()?.flush()?),
+        }
+    }
+}
+
+fn write_link(writer: &mut Writer<impl Write>, mut link: Pending) -> Result<(), Failure> {
+    let target = link.blob.strip_prefix(b"/afs/").unwrap_or(&link.blob);
+    if let Some(attributes) = &mut link.record.attributes {
+        attributes.length = Some(target.len() as u64);
+        if matches!(target.first(), Some(b'#' | b'%')) {
+            attributes.mode = 0o644;
+        }
+    }
+    writer.vnode(&link.record)?;
+    Ok(writer.data(target)?)
+}
+
+/// Adds one to ten users, who follow from the directory, and takes a right from another.
+fn more_access(raw: &mut [u8; RAW_SIZE], vnode: Vnode) -> Result<(), Failure> {
+    let acl = Acl::from_raw(raw)?;
+    let user = |at: u32| PrincipalId(i32::try_from(1000 + at).expect("a small number"));
+    let mut positive = acl.positive().to_vec();
+    positive.extend((0..=vnode.0 % 10).map(|at| AclEntry { who: user(at), rights: Rights(1 + at) }));
+    let negative = vec![AclEntry { who: user(vnode.0 % 1000), rights: Rights(16) }];
+    *raw = Acl::new(positive, negative).ok_or("too many entries")?.to_raw();
+    Ok(())
 }
 
 /// A vnode with what the lists need of its data.
