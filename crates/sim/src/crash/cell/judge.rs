@@ -134,7 +134,9 @@ fn compare(recorded: &Recorded, point: Point, found: &World) -> Fallible<usize> 
     let durable = recorded.durable.iter().filter(|(_, from)| *from <= point);
     let first = durable.map(|(state, _)| *state).max().unwrap_or(0);
     let last = states.iter().rposition(|state| state.began <= point).unwrap_or(0).max(first);
-    if let Some(at) = (first..=last).rev().find(|at| states[*at].world == *found) {
+    let committed = recorded.marks.iter().filter(|mark| mark.from <= point).map(|mark| mark.state);
+    let committed = committed.max().unwrap_or(first).max(first);
+    if let Some(at) = (committed..=last).rev().find(|at| states[*at].world == *found) {
         return Ok(at);
     }
     let has_commits = states[first + 1..=last].iter().any(|state| state.is_durable);

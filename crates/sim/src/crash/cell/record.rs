@@ -174,7 +174,7 @@ impl Recorder {
     }
 
     /// Has the pool synced while the workload goes on.
-    fn sync_beside(&self) {
+    pub(super) fn sync_beside(&self) {
         let requests = self.syncer.requests.as_ref().expect("it runs");
         requests.send(self.states.len() - 1).expect(FINE);
     }

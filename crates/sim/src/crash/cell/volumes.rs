@@ -10,7 +10,7 @@ use afs::types::{Date, VolumeId, VolumeInfo};
 use afs::volume_name::VolumeName;
 
 use super::record::{FINE, NOBODY, Recorder, new_root};
-use super::world::{ROOT, Volume};
+use super::world::{Fallible, ROOT, Volume};
 
 /// Types of volumes.
 const READ_WRITE: i32 = 0;
@@ -18,6 +18,8 @@ const READ_ONLY: i32 = 1;
 const BACKUP: i32 = 2;
 /// A partition with so many volumes gets no more.
 const MOST_VOLUMES: usize = 9;
+/// Syncs that are requested when a restore begins.
+const SYNCS: usize = 5;
 /// The number of the first volume.
 const FIRST: u32 = 536_870_912;
 
@@ -88,6 +90,12 @@ impl Recorder {
     fn set_info(&mut self, transaction: i32, quota: i32) {
         let info = quota_alone(quota);
         self.operator.call(&Call::SetInfo { transaction, info }).expect(FINE);
+    }
+
+    /// Restores a dump, while the pool is synced again and again.
+    fn restore(&mut self, transaction: i32, cookie: (&str, i32, VolumeId), dump: &[u8]) -> Fallible<()> {
+        (0..SYNCS).for_each(|_| self.sync_beside());
+        self.operator.restore(transaction, cookie, dump)
     }
 
     pub(super) fn new_volume(&mut self) {
@@ -217,7 +225,7 @@ impl Recorder {
         let made = self.plain(format!("CreateVolume {id}"), |all| all.operator.create(id, &name, READ_WRITE));
         let transaction = made.expect(FINE);
         self.plain(format!("Restore {of} as {id}"), |all| {
-            all.operator.restore(transaction, (&name, READ_WRITE, id), &dump).expect(FINE);
+            all.restore(transaction, (&name, READ_WRITE, id), &dump).expect(FINE);
         });
         self.complete(transaction, id, Volume { name, kind: READ_WRITE, parent: id, ..model });
         self.end_transaction(transaction);
@@ -238,13 +246,12 @@ impl Recorder {
             let name = self.world.volumes[&copy].name.clone();
             if self.dice.below(4) == 0 {
                 let half = &dump[..dump.len() * 3 / 4];
-                let restore =
-                    |all: &mut Self| all.operator.restore(transaction, (&name, READ_ONLY, of), half);
+                let restore = |all: &mut Self| all.restore(transaction, (&name, READ_ONLY, of), half);
                 let broken = self.plain(format!("Restore a part of {of} as {copy}"), restore);
                 assert!(broken.is_err(), "a part of a dump is refused");
             }
             self.begin();
-            self.operator.restore(transaction, (&name, READ_ONLY, of), &dump).expect(FINE);
+            self.restore(transaction, (&name, READ_ONLY, of), &dump).expect(FINE);
             let volume = Volume { name, kind: READ_ONLY, parent: of, ..model };
             self.world.volumes.insert(copy, Arc::new(volume));
             self.end(&format!("Restore {of} since {since} as {copy}"), false, NOBODY, &[]);
@@ -266,7 +273,7 @@ impl Recorder {
             self.plain(format!("CreateVolume {copy}"), |all| all.operator.create(copy, &name, READ_ONLY));
         let transaction = made.expect(FINE);
         self.plain(format!("Restore {of} as {copy}"), |all| {
-            all.operator.restore(transaction, (&name, READ_ONLY, of), &dump).expect(FINE);
+            all.restore(transaction, (&name, READ_ONLY, of), &dump).expect(FINE);
         });
         self.complete(transaction, copy, Volume { name, kind: READ_ONLY, parent: of, ..model });
         self.end_transaction(transaction);
