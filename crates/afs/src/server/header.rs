@@ -89,8 +89,7 @@ impl Stored {
         })?;
         writer.volume(header)?;
         let mut bytes = writer.end()?;
-        let flags =
-            if self.destroy_me { DESTROY_ME } else { 0 } | if self.is_counting { IS_COUNTING } else { 0 };
+        let flags = (u32::from(self.destroy_me) * DESTROY_ME) | (u32::from(self.is_counting) * IS_COUNTING);
         let [files, directories] = self.vnode_hints;
         let (backup, copied) = (self.backup.0, self.copy_date.0);
         let (high, low) = ((self.used >> 32) as u32, self.used as u32);

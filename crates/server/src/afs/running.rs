@@ -191,7 +191,8 @@ impl Running {
     }
 }
 
-/// Sockets of the file server: one for each four cores. With fewer, requests leave less together.
+/// Sockets of the file server: one for each four cores. With more of them, fewer replies leave
+/// together.
 fn sockets() -> usize {
     std::thread::available_parallelism().map_or(1, |cores| (cores.get() / 4).clamp(1, 16))
 }

@@ -44,17 +44,22 @@ impl Pools {
         }
     }
 
-    /// Removes the partitions of a pool that an export took meanwhile. It had looked for them
-    /// before.
+    /// Removes partitions that were added after the export of their pool had looked for them. Those
+    /// of a pool of the same name that was imported since are served in their place.
     fn check_afs(&self, imported: &Arc<Imported>) -> Result<(), Error> {
         let name = imported.pool.name();
-        let gone = match self.table.pool(name) {
-            Ok(here) if Arc::ptr_eq(&here, imported) => return Ok(()),
-            Ok(_) => Error::new(name, Reason::NoSuchPool),
-            Err(gone) => gone,
-        };
+        let now = self.table.pool(name);
+        if now.as_ref().is_ok_and(|now| Arc::ptr_eq(now, imported)) {
+            return Ok(());
+        }
         // What fails is logged: the pool may be closed already.
         let _ = self.afs.release(imported, true);
-        Err(gone)
+        match now {
+            Ok(another) => {
+                self.afs.adopt(&another);
+                Err(Error::new(name, Reason::NoSuchPool))
+            }
+            Err(gone) => Err(gone),
+        }
     }
 }

@@ -90,7 +90,8 @@ impl FileSystem {
     /// If it is longer than [`AFS_HEADER_MAX`].
     pub fn set_afs_header(&self, header: &[u8]) -> Result<()> {
         assert!(header.len() <= AFS_HEADER_MAX, "a header fits into an entry of the master node");
-        let tx = self.writer()?.tx(Need::growing(2 * AFS_HEADER_MAX as u64))?;
+        // It replaces one of about the same length, also before a file is removed from a full pool.
+        let tx = self.writer()?.tx(Need::netfree(2 * AFS_HEADER_MAX as u64))?;
         Ok(self.master().update(&tx, HEADER.as_bytes(), &Value::bytes(header))?)
     }
 

@@ -362,3 +362,38 @@ fn quotas() {
     assert_eq!(used(), (100, 2));
     client.create(root(VOLUME), "g").unwrap();
 }
+
+/// Goal: in a partition without space, a volume that was just opened lets files be removed, and then
+/// others be stored.
+#[test]
+fn full_partitions() {
+    let mut rig = Rig::new();
+    rig.volume(VOLUME, "v");
+    let image = rig.dir.path().join("d0");
+    // Data that no compressor makes shorter.
+    let next = |state: &u64| Some(state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
+    let data: Vec<u8> =
+        std::iter::successors(Some(1), next).map(|state| (state >> 56) as u8).take(1 << 20).collect();
+    let client = rig.client(None);
+    for number in 0..4 {
+        let file = client.create(root(VOLUME), &format!("f{number}")).unwrap().fid;
+        client.store(file, 0, &data, 1 << 20).unwrap();
+    }
+    drop(client);
+    rig.stop();
+    rig.open(image);
+    rig.start();
+    let client = rig.client(None);
+    let pool = rig.pool.as_ref().unwrap();
+    pool.sync().unwrap();
+    // The least quota that is not below what is used.
+    let quota = (4_000..8_000).find(|kib| pool.set("cell/vicepa", "quota", &format!("{kib}K")).is_ok());
+    assert!(quota.is_some());
+    assert_eq!(client.create(root(VOLUME), "more").err(), Some(code::VOVERQUOTA));
+    for number in 0..3 {
+        client.remove(root(VOLUME), &format!("f{number}")).unwrap();
+    }
+    pool.sync().unwrap();
+    let file = client.create(root(VOLUME), "again").unwrap().fid;
+    client.store(file, 0, &data[..1 << 16], 1 << 16).unwrap();
+}
