@@ -93,6 +93,8 @@ kill_ours() { # HOST
 }
 
 tear_down() {
+  # Whatever fails, the rest goes on.
+  set +e
   local one
   [ -z "${AFS_KEEP:-}" ] || { echo "the cell is left: ZAFS_STATE=$ZAFS_STATE ZAFS_NS=$ZAFS_NS"; return; }
   for one in "$work"/h*.writer; do kill "$(cat "$one" 2>/dev/null)" 2>/dev/null; done

@@ -363,8 +363,8 @@ fn quotas() {
     client.create(root(VOLUME), "g").unwrap();
 }
 
-/// Goal: in a partition without space, a volume that was just opened lets files be removed, and then
-/// others be stored.
+/// Goal: in a partition without space, a volume that was just opened lets files be removed, and
+/// then others be stored.
 #[test]
 fn full_partitions() {
     let mut rig = Rig::new();
