@@ -9,10 +9,14 @@
 //! The kernel refuses to cut for some peers and paths, and for some addresses it refuses
 //! everything. So a message that it refuses is sent once more without cutting. Only if that helps,
 //! for several peers in a row, the kernel or the interface can't cut at all.
+//!
+//! To wait in the system call that receives takes one system call, and `poll` before it would be
+//! another one. But no other thread can end that wait, so it is short ([`WAIT`]).
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{SocketAddrV4, UdpSocket};
 use std::os::fd::AsRawFd;
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::sys::socket::{self, ControlMessage, MsgFlags, MultiHeaders, SockaddrIn};
@@ -22,6 +26,8 @@ use crate::engine::Datagram;
 
 /// Datagrams of one batch.
 const BATCH: usize = 64;
+/// Datagrams to ask for while few arrive: each place costs time, even if it stays empty.
+const FEW: usize = 8;
 /// Bytes for each datagram that is received. A response with a large ticket is the longest.
 const SIZE: usize = crate::packet::MOST;
 /// Bytes of one message that the kernel cuts, and its pieces.
@@ -31,6 +37,8 @@ const CUT_PIECES: usize = 60;
 const UNCUT: usize = 8;
 /// Bytes that the kernel may hold for a socket.
 const BUFFER: usize = 8 << 20;
+/// How long a receiver waits at most for the first datagram, if it waits.
+pub const WAIT: Duration = Duration::from_millis(10);
 
 /// A socket that others may share the address of.
 ///
@@ -48,6 +56,7 @@ pub fn bind(address: SocketAddrV4, shared: bool) -> io::Result<UdpSocket> {
     if sockopt::set_socket_send_buffer_size_force(&socket, BUFFER).is_err() {
         sockopt::set_socket_send_buffer_size(&socket, BUFFER)?;
     }
+    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, Some(WAIT))?;
     rustix::net::bind(&socket, &address)?;
     Ok(UdpSocket::from(socket))
 }
@@ -57,6 +66,8 @@ pub struct Inbox {
     bytes: Vec<u8>,
     headers: MultiHeaders<SockaddrIn>,
     arrived: Vec<(usize, SocketAddrV4)>,
+    /// The datagrams that were asked for.
+    room: usize,
 }
 
 impl Inbox {
@@ -67,24 +78,22 @@ impl Inbox {
             bytes: vec![0; BATCH * SIZE],
             headers: MultiHeaders::preallocate(BATCH, None),
             arrived: Vec::with_capacity(BATCH),
+            room: BATCH,
         }
     }
 
-    /// Receives what is there, without waiting. Returns how many datagrams arrived.
+    /// Receives what is there. If nothing is, it can wait for [`WAIT`]. Returns how many datagrams
+    /// arrived.
     ///
     /// # Errors
     /// Those of the system.
-    pub fn receive(&mut self, socket: &UdpSocket) -> io::Result<usize> {
+    pub fn receive(&mut self, socket: &UdpSocket, wait: bool) -> io::Result<usize> {
+        self.room = if self.was_full() || self.arrived.len() > FEW / 2 { BATCH } else { FEW };
         self.arrived.clear();
-        let mut slices: Vec<[IoSliceMut<'_>; 1]> =
-            self.bytes.chunks_exact_mut(SIZE).map(|chunk| [IoSliceMut::new(chunk)]).collect();
-        let got = socket::recvmmsg(
-            socket.as_raw_fd(),
-            &mut self.headers,
-            slices.iter_mut(),
-            MsgFlags::MSG_DONTWAIT,
-            None,
-        );
+        let chunks = self.bytes.chunks_exact_mut(SIZE).take(self.room);
+        let mut slices: Vec<[IoSliceMut<'_>; 1]> = chunks.map(|chunk| [IoSliceMut::new(chunk)]).collect();
+        let flags = if wait { MsgFlags::MSG_WAITFORONE } else { MsgFlags::MSG_DONTWAIT };
+        let got = socket::recvmmsg(socket.as_raw_fd(), &mut self.headers, slices.iter_mut(), flags, None);
         let got = match got {
             Ok(got) => got,
             // An ICMP message about an earlier send: its call times out by itself.
@@ -109,7 +118,7 @@ impl Inbox {
     /// Whether more datagrams may be waiting.
     #[must_use]
     pub fn was_full(&self) -> bool {
-        self.arrived.len() == BATCH
+        self.arrived.len() == self.room
     }
 }
 
@@ -294,7 +303,7 @@ impl Default for Outbox {
 #[cfg(test)]
 mod tests {
     use std::net::{Ipv4Addr, SocketAddr};
-    use std::time::Duration;
+    use std::time::Instant;
 
     use super::*;
     use crate::block::Slice;
@@ -326,6 +335,25 @@ mod tests {
                 assert_eq!(bytes[HEADER], round);
             }
         }
+    }
+
+    /// Goal: a wait for datagrams ends by itself. What has arrived needs no wait.
+    #[test]
+    fn waits_are_short() {
+        let (socket, sender) = (bind(LOCAL, false).unwrap(), UdpSocket::bind(LOCAL).unwrap());
+        let mut inbox = Inbox::new();
+        let begun = Instant::now();
+        assert_eq!(inbox.receive(&socket, true).unwrap(), 0);
+        assert!(begun.elapsed() >= WAIT / 2);
+        assert_eq!(inbox.receive(&socket, false).unwrap(), 0);
+        // More than it asks for at first, so it takes two turns.
+        for _ in 0..=FEW {
+            sender.send_to(&[1], socket.local_addr().unwrap()).unwrap();
+        }
+        assert_eq!(inbox.receive(&socket, true).unwrap(), FEW);
+        assert!(inbox.was_full());
+        assert_eq!(inbox.receive(&socket, false).unwrap(), 1);
+        assert!(!inbox.was_full());
     }
 
     /// Goal: cutting ends when it fails for several peers in a row, and not for one that repeats.

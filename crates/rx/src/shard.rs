@@ -34,7 +34,7 @@ use crate::block::Slice;
 use crate::code;
 use crate::engine::{Arrived, CallId, Counts, Engine, Event, Info, Time};
 use crate::limit::Limiter;
-use crate::net::{Inbox, Outbox};
+use crate::net::{Inbox, Outbox, WAIT};
 use crate::packet::{Flags, HEADER, Header, Kind};
 use crate::stats::Stats;
 use crate::{Error, Result};
@@ -368,6 +368,15 @@ impl Shard {
         (replies, here)
     }
 
+    /// Whether no timer passes and no other thread wakes this one while it waits in the socket.
+    ///
+    /// A timer that another thread starts meanwhile may be late by that wait.
+    fn may_wait_in_socket(&self) -> bool {
+        let until = self.now().after(WAIT);
+        !self.stopped.load(Ordering::Acquire)
+            && self.state.lock().engine.timer().is_none_or(|timer| timer > until)
+    }
+
     /// Waits for a datagram, a timer or another thread.
     fn sleep(&self) {
         let timer = {
@@ -489,6 +498,8 @@ pub(crate) struct Receiver {
     full: bool,
     /// Calls were run since the last batch.
     late: bool,
+    /// Datagrams arrived at the last turn.
+    busy: bool,
     questions: Limiter,
     /// Microseconds for which packets of large calls gather.
     gather: u64,
@@ -503,6 +514,7 @@ impl Receiver {
             shard,
             full: false,
             late: false,
+            busy: false,
             questions: Limiter::new(QUESTIONS.0, QUESTIONS.1),
             gather: *GATHER.start(),
             flows: 0,
@@ -524,14 +536,18 @@ impl Receiver {
         }
         // After a full batch, there are more datagrams; after calls and after a while, there
         // probably are.
-        let mut received = match self.full || self.late || gathers {
-            true => inbox.receive(&self.shard.socket),
+        let probably = self.full || self.late || gathers;
+        // While datagrams arrive, the next one is not far.
+        let wait = !probably && self.busy && self.shard.may_wait_in_socket();
+        let mut received = match probably || wait {
+            true => inbox.receive(&self.shard.socket, wait),
             false => Ok(0),
         };
-        if matches!(received, Ok(0)) {
+        if matches!(received, Ok(0)) && !wait {
             self.shard.sleep();
-            received = inbox.receive(&self.shard.socket);
+            received = inbox.receive(&self.shard.socket, false);
         }
+        self.busy = matches!(received, Ok(1..));
         let flows = self.flows.clamp(1, FLOWS);
         match received {
             Ok(count) if count < GATHERED.start() * flows => {

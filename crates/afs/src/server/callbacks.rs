@@ -380,11 +380,19 @@ impl VolumeCallBacks {
         let seconds = self.shared.seconds(now);
         let key = (vnode, unique, host.number());
         let mut table = self.table.lock();
-        // Each step of the table is reached with 64 holders at most.
-        let holders = table.range((vnode, unique, 0)..=(vnode, unique, u64::MAX)).take(64).count();
+        // Each step of the times is reached with 64 holders at most.
+        let (mut holders, mut known) = (0, None);
+        for (of, promise) in table.range_mut((vnode, unique, 0)..=(vnode, unique, u64::MAX)).take(64) {
+            holders += 1;
+            if *of == key {
+                known = Some(promise);
+            }
+        }
         let time = if vnode == 0 { VOLUME } else { time_for(holders) };
         let until = seconds + time + BIAS;
-        match table.get_mut(&key) {
+        // Behind 64 others it was not found.
+        let known = if known.is_none() && holders == 64 { table.get_mut(&key) } else { known };
+        match known {
             Some(known) if known.generation == host.generation() => known.until = known.until.max(until),
             known => {
                 let Some(generation) = self.shared.reserve(host) else { return CallBack::dropped() };

@@ -32,9 +32,14 @@ pub trait Wire: Sized {
     /// [`rx::Error::Short`], [`rx::Error::TooLong`], [`rx::Error::Nul`].
     fn decode(from: &mut Reader<'_>) -> rx::Result<Self>;
 
+    /// About how many bytes this value takes, for the buffer that it is written to.
+    fn size(&self) -> usize {
+        Self::SIZE
+    }
+
     /// The value alone, as a server answers with it.
     fn to_bytes(&self) -> Vec<u8> {
-        let mut writer = Writer::with_capacity(Self::SIZE);
+        let mut writer = Writer::with_capacity(self.size());
         self.encode(&mut writer);
         writer.finish()
     }
@@ -67,6 +72,10 @@ macro_rules! wire_struct {
 
             fn encode(&self, _to: &mut ::rx::xdr::Writer) {
                 $($crate::wire::Wire::encode(&self.$field, _to);)*
+            }
+
+            fn size(&self) -> usize {
+                0 $(+ $crate::wire::Wire::size(&self.$field))*
             }
 
             fn decode(_from: &mut ::rx::xdr::Reader<'_>) -> ::rx::Result<Self> {
@@ -298,8 +307,11 @@ impl<T: Wire, const MAX: usize> Wire for List<T, MAX> {
 
     fn encode(&self, to: &mut Writer) {
         to.u32(u32::try_from(self.0.len()).expect("lists of calls are short"));
-        to.reserve(self.0.len() * T::SIZE);
         self.0.iter().for_each(|value| value.encode(to));
+    }
+
+    fn size(&self) -> usize {
+        Self::SIZE + self.0.len() * T::SIZE
     }
 
     fn decode(from: &mut Reader<'_>) -> rx::Result<Self> {

@@ -177,12 +177,6 @@ impl Writer {
         self
     }
 
-    /// Makes space for `n` more bytes, as a hint.
-    pub fn reserve(&mut self, n: usize) -> &mut Writer {
-        self.bytes.reserve(n);
-        self
-    }
-
     /// Unsigned words, all at once.
     pub fn words<const N: usize>(&mut self, values: [u32; N]) -> &mut Writer {
         self.bytes.extend_from_slice(values.map(u32::to_be_bytes).as_flattened());
