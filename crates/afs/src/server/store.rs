@@ -35,6 +35,7 @@ use dsl::ops::rename::{Rename, RenameSnapshot};
 use dsl::ops::rollback::Rollback;
 use dsl::ops::snapshot::Snapshot;
 use dsl::{LongHold, PropList, Setting, SyncTask, Value};
+use parking_lot::{Mutex, MutexGuard};
 use poolhouse::Pool;
 use zpl::{FileSystem, Policies, Policy};
 
@@ -73,6 +74,9 @@ const STOPPED: &str = "stopped";
 /// only.
 const CANMOUNT_NOAUTO: u64 = 2;
 
+/// Parts of the file systems of a partition whose marks can change at the same time.
+const MARKS: usize = 64;
+
 /// A partition of a server.
 #[derive(Debug)]
 pub struct Partition {
@@ -82,6 +86,8 @@ pub struct Partition {
     dataset: String,
     /// How often a server of the partition has crashed.
     crashes: u32,
+    /// Held from the reading of a file system's mark to the change of it.
+    marks: [Mutex<()>; MARKS],
 }
 
 /// A file system of a partition.
@@ -191,7 +197,8 @@ impl Partition {
         };
         let (word, count) = text.split_once(' ').unwrap_or_default();
         let crashes = count.parse::<u32>().unwrap_or(0).wrapping_add(u32::from(word == RUNNING));
-        let partition = Self { id, pool, dataset: dataset.to_owned(), crashes };
+        let marks = std::array::from_fn(|_| Mutex::default());
+        let partition = Self { id, pool, dataset: dataset.to_owned(), crashes, marks };
         partition.mark(RUNNING)?;
         Ok(Arc::new(partition))
     }
@@ -291,7 +298,13 @@ impl Partition {
         self.run(vec![Box::new(InheritProp { name, property, received: false })])
     }
 
+    /// Keeps others from changing the mark of a file system. Held until the change is done.
+    fn lock_mark(&self, head: Head) -> MutexGuard<'_, ()> {
+        self.marks[head.volume.0 as usize % MARKS].lock()
+    }
+
     fn unmark_clone(&self, head: Head, id: VolumeId) -> Result<()> {
+        let _mark = self.lock_mark(head);
         match self.mark_clone(head, id, false)? {
             Some(task) => self.run(vec![task]),
             None => Ok(()),
@@ -301,7 +314,7 @@ impl Partition {
     /// The change of the mark of a file system that a clone of it may be incomplete. `None`: the
     /// mark is right already.
     ///
-    /// Two such changes at once may lose one of them. So the header of the clone decides.
+    /// The caller has locked the mark, so that of two changes at once none is lost.
     fn mark_clone(
         &self,
         head: Head,
@@ -397,6 +410,7 @@ impl Partition {
         let Some(old) = instead else {
             let names = vec![self.snapshot_name(head, id)];
             // A crash must not leave it without a mark: both are in one transaction group.
+            let _mark = self.lock_mark(head);
             let mut tasks: Vec<Box<dyn SyncTask + Send>> = Vec::new();
             tasks.extend(self.mark_clone(head, id, stored.destroy_me)?);
             tasks.push(Box::new(Snapshot { names, props, enforce_limits: true }));
@@ -428,6 +442,7 @@ impl Partition {
         let (name, props) = (self.snapshot_name(head, id), Self::clone_properties(stored)?);
         let mut tasks: Vec<Box<dyn SyncTask + Send>> =
             vec![Box::new(SetProps { name, props, source: SetAs::Local })];
+        let _mark = (!stored.destroy_me).then(|| self.lock_mark(head));
         if !stored.destroy_me {
             tasks.extend(self.mark_clone(head, id, false)?);
         }
@@ -451,8 +466,11 @@ impl Partition {
         let names = vec![self.snapshot_name(head, id)];
         let mut tasks: Vec<Box<dyn SyncTask + Send>> =
             vec![Box::new(DestroySnapshots { names, defer: false })];
-        tasks.extend(self.mark_clone(head, id, false)?);
-        self.run(tasks)?;
+        {
+            let _mark = self.lock_mark(head);
+            tasks.extend(self.mark_clone(head, id, false)?);
+            self.run(tasks)?;
+        }
         self.destroy_empty(head)
     }
 

@@ -110,6 +110,33 @@ fn half_made_clones() {
     assert_eq!(mark(&rig, VOLUME), None);
 }
 
+/// Goal: of two changes of one volume's mark at once, none is lost: two administrators complete two
+/// clones of it.
+#[test]
+fn marks_at_once() {
+    let rig = Rig::new();
+    rig.volume(VOLUME, "v");
+    let operators = [rig.operator(), rig.operator()];
+    for round in 0..8 {
+        let clones = [1, 2].map(|kind| (kind, VolumeId(VOLUME.0 + 10 * round + kind as u32)));
+        for (kind, clone) in clones {
+            let transaction = operators[0].begin(VOLUME, attach::BUSY).unwrap();
+            operators[0].clone_volume(transaction, kind, &format!("v.{clone}"), clone).unwrap();
+            operators[0].end(transaction).unwrap();
+        }
+        assert!(mark(&rig, VOLUME).is_some());
+        std::thread::scope(|scope| {
+            for (operator, (_, clone)) in operators.iter().zip(clones) {
+                scope.spawn(move || {
+                    let transaction = operator.begin(clone, attach::OFFLINE).unwrap();
+                    operator.complete(transaction);
+                });
+            }
+        });
+        assert_eq!(mark(&rig, VOLUME), None);
+    }
+}
+
 /// Goal: after a crash within the conversion of a read-only volume, the read-write volume is there,
 /// and gives out no unique that its predecessor may have given.
 #[test]
