@@ -352,16 +352,6 @@ impl Partition {
         Ok(self.pool.open_for_writing(dataset.dsl(), Policies::new(policy))?)
     }
 
-    /// Whether a crash left an intent log of a volume, which [`Self::fs`] replays.
-    ///
-    /// # Errors
-    /// [`Error::Pool`]: there is no such volume, or its log can't be read.
-    pub fn has_log(&self, id: VolumeId) -> Result<bool> {
-        let dataset = self.pool.dataset(&self.name(id))?;
-        let Some(objset) = dataset.dsl().objset().map_err(poolhouse::Error::from)? else { return Ok(false) };
-        Ok(self.pool.spa().has_pending_log(&objset).map_err(poolhouse::Error::from)?)
-    }
-
     /// Opens the files of a clone, which can't be destroyed meanwhile.
     ///
     /// # Errors

@@ -262,22 +262,23 @@ impl Volume {
 
     fn open_files(&self) -> Result<Open> {
         let crashes = self.partition.crashes();
-        let (fs, hold, mut stored, was_replayed) = match self.found() {
+        let (fs, hold, mut stored) = match self.found() {
             Found::Dataset(id) => {
-                let was_replayed = self.partition.has_log(id)?;
                 let fs = self.partition.fs(id)?;
                 let stored = Stored::read(&fs)?.ok_or(Error::Header { volume: id })?;
-                (fs, None, stored, was_replayed)
+                (fs, None, stored)
             }
             Found::Snapshot { head, id } => {
                 let stored = self.partition.clone_header(head, id)?;
                 let (fs, hold) = self.partition.clone_fs(head, id)?;
-                (fs, hold, stored, false)
+                (fs, hold, stored)
             }
         };
         let read_only = self.is_clone() || stored.header.kind != VolumeType::ReadWrite;
         let mut dirty = false;
-        if !self.is_clone() && (stored.is_counting || was_replayed) {
+        // The header said so before any change was committed: commits wait for the transaction group
+        // of a header.
+        if !self.is_clone() && stored.is_counting {
             let counts = crate::volume::count(&fs)?;
             tracing::info!(
                 volume = self.id.0,

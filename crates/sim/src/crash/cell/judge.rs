@@ -121,6 +121,12 @@ fn look(operator: &Operator) -> Fallible<(World, Versions)> {
         let read = of_dump(info.id, &dump, &mut versions);
         let mut volume = read.and_then(check).map_err(|error| format!("volume {}: {error}", info.id))?;
         volume.note(&info);
+        // Now the server has opened it, and counted anew what it had to.
+        let counted = operator.list_one(info.id)?;
+        let (files, count) = (volume.files.len(), counted.file_count);
+        if usize::try_from(count) != Ok(files) {
+            return Err(format!("volume {} has {files} files, and its header says {count}", info.id).into());
+        }
         if world.volumes.insert(info.id, Arc::new(volume)).is_some() {
             return Err(format!("volume {} is there twice", info.id).into());
         }

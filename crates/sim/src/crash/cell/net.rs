@@ -387,6 +387,14 @@ impl Operator {
         self.call(&volserver::Call::SetFlags { transaction, flags: 0 }).map(drop)
     }
 
+    /// What the server says of a volume.
+    pub(super) fn list_one(&self, volume: VolumeId) -> Fallible<VolumeInfo> {
+        match self.call(&volserver::Call::ListOneVolume { partition: 0, volume })? {
+            volserver::Reply::ListOneVolume(list) => Ok(list.into_vec().pop().ok_or("it is not listed")?),
+            reply => other(&reply),
+        }
+    }
+
     /// The dump of a volume since a date.
     pub(super) fn dump(&self, volume: VolumeId, since: u32) -> Fallible<Vec<u8>> {
         let transaction = self.begin(volume, volserver::attach::BUSY)?;
