@@ -7,7 +7,9 @@
 //!
 //! Packets that arrive together are taken in one after the other. Only then does
 //! [`Engine::transmit`] decide what leaves. So one acknowledgement answers many packets, a reply
-//! replaces the acknowledgement of its request, and what leaves together is cheap to send.
+//! replaces the acknowledgement of its request, and what leaves together is cheap to send. If a
+//! client requests that acknowledgement to measure the server, it leaves before the reply: the
+//! module `receive` has the rule.
 //!
 //! No BUSY packet is ever sent. If a call arrives while the program still works on the channel's
 //! last one, it is received and acknowledged, and starts when that program ends.

@@ -41,6 +41,7 @@ impl Engine {
     }
 
     fn transmit_channel(&mut self, now: Time, slot: u32, channel: usize) {
+        self.acknowledge_request(slot, channel);
         let reference = self.reference(slot);
         let connection = self.slots[slot as usize].connection.as_deref_mut().expect("the caller has it");
         let (client, proved) = (connection.client, connection.proved);
@@ -93,6 +94,16 @@ impl Engine {
             let ping = (!proved && call.program == Program::Waiting && !call.receiver.done())
                 .then_some(Reason::PING);
             self.acknowledge(slot, channel, ping);
+        }
+    }
+
+    /// Queues the acknowledgement that a client requested with the end of its request. It leaves
+    /// before the reply, because the reply ends the measurement.
+    fn acknowledge_request(&mut self, slot: u32, channel: usize) {
+        let connection = self.slots[slot as usize].connection.as_deref().expect("the caller has it");
+        let call = connection.channels[channel].call.as_deref();
+        if !connection.client && call.is_some_and(|call| call.receiver.is_end_requested()) {
+            self.acknowledge(slot, channel, None);
         }
     }
 

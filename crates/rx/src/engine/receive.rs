@@ -7,6 +7,15 @@
 //!
 //! An acknowledgement follows every second packet, and at once what the sender must know: a gap, a
 //! duplicate, a request. Else it waits: a reply acknowledges its request by itself.
+//!
+//! # When a reply is not enough
+//! Linux's client measures round trips by the acknowledgement that it requests with the last packet
+//! of a request. A reply does not end such a measurement: the client can only discard it. So if the
+//! packet that completes a request requests an acknowledgement, one leaves before the reply.
+//!
+//! This costs other clients nothing. OpenAFS requests no acknowledgement with a last packet, unless
+//! it sends that packet again (`rxi_SendList`). Of the packets before the last it does request
+//! some, so a reply that is ready at once replaces those acknowledgements.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -201,6 +210,11 @@ impl Receiver {
     /// The peer asks whether this end still has the call.
     pub(super) fn pinged(&mut self, serial: u32) {
         self.due = Some((Reason::PING_RESPONSE, serial));
+    }
+
+    /// Whether the packet that completed everything requested an acknowledgement, which is due.
+    pub(super) fn is_end_requested(&self) -> bool {
+        self.done && self.due == Some((Reason::REQUESTED, self.serial))
     }
 
     /// No acknowledgement is needed: what is sent now says the same.

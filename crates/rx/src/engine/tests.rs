@@ -421,6 +421,54 @@ fn a_reply_is_all_that_is_sent() {
     assert_eq!(events(&mut server).len(), 1);
 }
 
+/// Serves a call that arrived, and returns what leaves with the reply.
+fn reply_of(server: &mut Engine) -> Vec<(Header, Vec<u8>)> {
+    let [Event::Start(id)] = events(server)[..] else { panic!("no call") };
+    assert!(server.take(id).unwrap().done);
+    server.send(id, [Slice::from(vec![1])], true).unwrap();
+    server.finish(id);
+    sent(server, Time(2))
+}
+
+/// Goal: Linux's client measures the server by the acknowledgement that it requests with the end of
+/// its request. It gets that before the reply, although the reply is ready at once.
+#[test]
+fn a_requested_acknowledgement_leaves_before_the_reply() {
+    for packets in 1..=3 {
+        let mut server = acquainted(Config::default());
+        for seq in 1..=packets {
+            let flags = if seq == packets { Flags::LAST.with(Flags::REQUEST_ACK) } else { Flags::default() };
+            let header = Header { serial: 70 + seq, ..packet(2, seq, flags, Kind::Data) };
+            server.receive(Time(1), CLIENT, &header, &mut [0; 4]);
+        }
+        let out = reply_of(&mut server);
+        let [(first, body), (second, _)] = &out[..] else { panic!("{out:?}") };
+        assert_eq!((first.kind, second.kind), (Kind::Ack, Kind::Data));
+        assert!(first.serial < second.serial);
+        let ack = Ack::parse(body).unwrap();
+        assert_eq!((ack.reason, ack.serial, ack.first), (Reason::REQUESTED, 70 + packets, packets + 1));
+        // Time adds no other one.
+        server.tick(Time(450_000));
+        assert!(sent(&mut server, Time(450_000)).iter().all(|(header, _)| header.kind == Kind::Data));
+    }
+}
+
+/// Goal: the reply to an OpenAFS client is one datagram, however its request was sent. It does
+/// request acknowledgements, but of packets before the last one.
+#[test]
+fn replies_to_openafs_are_all_that_is_sent() {
+    let ask = Flags::REQUEST_ACK;
+    for flags in [&[Flags::LAST][..], &[ask, Flags::LAST], &[Flags::default(), ask, Flags::LAST]] {
+        let mut server = acquainted(Config::default());
+        for (flags, seq) in flags.iter().zip(1..) {
+            server.receive(Time(1), CLIENT, &packet(2, seq, *flags, Kind::Data), &mut [0; 4]);
+        }
+        let out = reply_of(&mut server);
+        let [(header, _)] = &out[..] else { panic!("{out:?}") };
+        assert_eq!(header.kind, Kind::Data);
+    }
+}
+
 /// Goal: packets that arrive together are acknowledged together.
 #[test]
 fn one_ack_answers_many_packets() {
