@@ -17,6 +17,7 @@
 //! server's lock is held while it starts and ends, which waits for no pool. Lock order: the server,
 //! then the table.
 
+mod expected;
 mod running;
 mod settings;
 mod view;
@@ -26,11 +27,14 @@ use crate::replies::of_library;
 use afs::partition::PartitionId;
 use afs::server::store::{PARTITION, Partition};
 use api::{AfsDisable, AfsEnable, AfsPartition, Caller, DatasetChange, Error, Reason};
+use expected::Expected;
+use ondisk::Guid;
 use parking_lot::Mutex;
 use running::Running;
 use settings::{Settings, Stored};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// Whether a partition is served.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,6 +60,8 @@ struct Entry {
 pub(crate) struct Afs {
     server: Mutex<Option<Arc<Running>>>,
     partitions: Mutex<BTreeMap<String, Entry>>,
+    /// Pools that are to be imported at the daemon's start.
+    expected: Expected,
 }
 
 /// The reply for a failure of the server.
@@ -258,6 +264,9 @@ impl Afs {
             ));
         }
         let running = Arc::new(Running::start(settings)?);
+        if let Some(until) = self.expected.until() {
+            running.server.expect_more(until);
+        }
         *server = Some(Arc::clone(&running));
         Ok(running)
     }
@@ -290,6 +299,20 @@ impl Afs {
             .any(|entry| matches!(entry.stage, Stage::Moving | Stage::Served));
         if !is_used && let Some(running) = server.take() {
             end(running);
+        }
+    }
+
+    /// Notes which pools are to be imported at the daemon's start.
+    pub(crate) fn expect(&self, pools: Vec<Guid>) {
+        self.expected.begin(pools, Instant::now());
+    }
+
+    /// Notes that the import of a pool failed, or that it succeeded and its partitions are served.
+    pub(crate) fn tried(&self, pool: Guid, is_imported: bool) {
+        if self.expected.tried(pool, is_imported)
+            && let Some(running) = &*self.server.lock()
+        {
+            running.server.expect_no_more();
         }
     }
 

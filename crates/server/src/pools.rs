@@ -37,7 +37,7 @@ pub use imported::Imported;
 pub use table::PoolTable;
 
 use crate::afs::Afs;
-use crate::commands::pool::cachefile::Memory;
+use crate::commands::pool::cachefile::{self, Memory};
 use crate::commands::pool::{inject, leave};
 use crate::control::files::visits::Visits;
 use crate::mounts::Mounts;
@@ -156,9 +156,10 @@ impl Pools {
         self.journal.open(folder);
     }
 
-    /// Sets the default cache file.
+    /// Sets the default cache file. The pools that it lists are imported at the daemon's start.
     pub fn remember_in(&self, cachefile: &std::path::Path) {
         self.memory.set_usual(cachefile);
+        self.afs.expect(cachefile::pools_of(cachefile));
     }
 
     /// Updates the cache file that lists a pool, if one does.

@@ -99,6 +99,23 @@ impl LocalService {
         let mounted = |dataset: &dsl::Dataset| pool.mounts.mounted_as(dataset.object().0);
         pool.pool.spa().read(|| view::datasets(pool.pool.dsl(), query, listsnapshots, &mounted, budget))
     }
+
+    /// Imports a pool, and serves what is in it.
+    fn import_and_serve(&self, caller: &Caller, request: &ImportRequest) -> Result<ImportOutcome, Error> {
+        let host = (self.host)();
+        let how = pool::import::How { host: &host, clock: &*self.clock, layer: &self.layer };
+        let outcome = pool::import::import(caller, &self.pools, &how, request)?;
+        self.pools.attachments.devices_after(self.pools.table(), &outcome.name);
+        if let Ok(imported) = self.pools.table().pool(&outcome.name) {
+            self.pools.adopt_afs(&imported);
+        }
+        if let Ok(imported) = self.pools.table().pool(&outcome.name) {
+            self.events.ask(&imported, Context::Import);
+            self.events.post(&imported, "config_sync", Context::None);
+            self.events.post(&imported, "pool_import", Context::None);
+        }
+        Ok(outcome)
+    }
 }
 
 impl Service for LocalService {
@@ -228,19 +245,11 @@ impl Service for LocalService {
     }
 
     fn import(&self, caller: &Caller, request: &ImportRequest) -> Result<ImportOutcome, Error> {
-        let host = (self.host)();
-        let how = pool::import::How { host: &host, clock: &*self.clock, layer: &self.layer };
-        let outcome = pool::import::import(caller, &self.pools, &how, request)?;
-        self.pools.attachments.devices_after(self.pools.table(), &outcome.name);
-        if let Ok(imported) = self.pools.table().pool(&outcome.name) {
-            self.pools.adopt_afs(&imported);
+        let outcome = self.import_and_serve(caller, request);
+        if !request.rewind.dry_run {
+            self.pools.afs.tried(Guid(request.guid), outcome.is_ok());
         }
-        if let Ok(imported) = self.pools.table().pool(&outcome.name) {
-            self.events.ask(&imported, Context::Import);
-            self.events.post(&imported, "config_sync", Context::None);
-            self.events.post(&imported, "pool_import", Context::None);
-        }
-        Ok(outcome)
+        outcome
     }
 
     fn export(&self, caller: &Caller, request: &ExportRequest) -> Result<(), Error> {

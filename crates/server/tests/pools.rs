@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests fail and speak as tests do")]
 
+#[path = "pools/afs.rs"]
+mod afs;
+
 use api::{
     Budget, Caller, DatasetKind, DatasetQuery, Error, ExportRequest, KeyMaterial, LoadKeyRequest,
     MountReport, MountRequest, PropSelect, Reason, UnmountRequest,

@@ -44,7 +44,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use parking_lot::{Condvar, Mutex, RwLock};
 use rx::Endpoint;
@@ -54,6 +54,7 @@ use rx::security::{Class, Level, Null};
 
 use crate::cell::protection::Protection;
 use crate::config::{Realms, Superusers};
+use crate::errors;
 use crate::partition::PartitionId;
 use crate::types::{Date, PrincipalId};
 use crate::wire::Uuid;
@@ -149,6 +150,8 @@ pub struct Core {
     callers: Callers,
     /// Partitions whose volumes are being found.
     loading: AtomicUsize,
+    /// Until when more partitions are expected.
+    expected: Mutex<Option<Instant>>,
     /// The endpoint of the volume server, for calls to others.
     outward: OnceLock<Weak<Endpoint>>,
 }
@@ -192,9 +195,19 @@ impl Core {
         self.callers.clear();
     }
 
-    /// Whether volumes may still come: no partition is complete yet.
+    /// Whether volumes may still come: a partition is not complete yet, or one is expected
+    /// ([`Server::expect_more`]).
     pub fn is_starting(&self) -> bool {
-        self.loading.load(Ordering::Acquire) > 0 || self.partitions.read().is_empty()
+        self.loading.load(Ordering::Acquire) > 0
+            || self.partitions.read().is_empty()
+            || self.expected.lock().is_some_and(|until| Instant::now() < until)
+    }
+
+    /// The code for a volume or partition that is not here. If it may still come, callers should
+    /// wait: with any other code, clients turn to the database, and `vos syncserv` deletes what is
+    /// not here from it.
+    fn missing(&self, code: i32) -> i32 {
+        if self.is_starting() { errors::rx::RX_RESTARTING } else { code }
     }
 
     /// Whether the caller may change volumes.
@@ -406,6 +419,7 @@ impl Server {
             shared: Arc::default(),
             callers: Callers::default(),
             loading: AtomicUsize::new(0),
+            expected: Mutex::default(),
             idle: options.transactions,
             realms: options.realms,
             keys: Arc::clone(&options.keys),
@@ -448,6 +462,17 @@ impl Server {
         let loaded = self.core.load(&partition);
         self.core.loading.fetch_sub(1, Ordering::AcqRel);
         loaded.inspect_err(|_| self.forget(partition.id))
+    }
+
+    /// Notes that more partitions follow, until [`Self::expect_no_more`], but at the latest until
+    /// this moment. A volume that is not here may be in one of them, so callers wait for it.
+    pub fn expect_more(&self, until: Instant) {
+        *self.core.expected.lock() = Some(until);
+    }
+
+    /// Notes that no more partitions follow.
+    pub fn expect_no_more(&self) {
+        *self.core.expected.lock() = None;
     }
 
     /// Serves a partition no more. Its volumes are closed, so that its pool can be exported. After

@@ -166,10 +166,7 @@ impl FileServer {
     }
 
     fn volume(&self, id: VolumeId) -> Outcome<Arc<Volume>> {
-        self.core.table.get(id).ok_or_else(|| match self.core.is_starting() {
-            true => errors::rx::RX_RESTARTING,
-            false => code::VNOVOL,
-        })
+        self.core.table.get(id).ok_or_else(|| self.core.missing(code::VNOVOL))
     }
 
     /// The promise for a file that the caller may cache from now on.

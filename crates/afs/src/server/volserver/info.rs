@@ -189,7 +189,9 @@ impl VolumeServer {
 
     fn named_partition(&self, name: &[u8]) -> Outcome<(Arc<Store>, Space)> {
         let id = std::str::from_utf8(name).ok().and_then(PartitionId::parse);
-        let partition = id.and_then(|id| self.core.partition(id)).ok_or(volser::VOLSERILLEGAL_PARTITION)?;
+        let id = id.ok_or(volser::VOLSERILLEGAL_PARTITION)?;
+        let partition = self.core.partition(id);
+        let partition = partition.ok_or_else(|| self.core.missing(volser::VOLSERILLEGAL_PARTITION))?;
         let space = partition.space().map_err(|error| {
             tracing::error!(partition = %partition.id, error = chain(&error), "the space of the partition can't be read");
             errno::EIO

@@ -12,6 +12,7 @@ use super::{Client, Operator, Rig, TIME, VOLUME, name, root, unified};
 
 const OTHER: VolumeId = VolumeId(VOLUME.0 + 10);
 const RXGEN_OPCODE: i32 = -455;
+const RESTARTING: i32 = -100;
 
 /// Goal: the calls of old clients do the same as the new ones.
 #[test]
@@ -33,6 +34,41 @@ fn calls_of_old_clients() {
     rig.client(Some("admin")).call(Call::OldStoreAcl { fid: top, acl }).unwrap();
     let Reply::FetchAcl(list) = client.call(Call::FetchAcl { fid: top }).unwrap() else { panic!() };
     assert!(String::from_utf8_lossy(list.acl.as_bytes()).contains("system:anyuser\t9\n"));
+}
+
+/// Goal: while partitions are expected, a volume or partition that is not here is one to wait for:
+/// no client looks elsewhere, and no administrator deletes it from the database. That ends when no
+/// more are expected, and by itself.
+#[test]
+fn what_may_still_come_is_waited_for() {
+    let rig = Rig::new();
+    rig.volume(VOLUME, "v");
+    let (client, operator) = (rig.client(None), rig.operator());
+    let partition_info = || {
+        let name = afs::wire::Text::new("/vicepb").unwrap();
+        operator.call(volserver::Call::PartitionInfo64 { name }).err()
+    };
+    let begin_there = || {
+        let call = volserver::Call::TransCreate { volume: OTHER, partition: 1, flags: attach::BUSY };
+        operator.call(call).err()
+    };
+    let codes = || {
+        // What is here is served all the time.
+        client.status(root(VOLUME)).unwrap();
+        let file = client.status(root(OTHER)).err();
+        let volumes = [operator.listed(OTHER).err(), operator.begin(OTHER, attach::BUSY).err()];
+        ([file, volumes[1]], [volumes[0], begin_there(), partition_info()])
+    };
+    let none = Some(volser::VOLSERILLEGAL_PARTITION);
+    let settled = ([Some(code::VNOVOL); 2], [Some(errno::ENODEV), none, none]);
+    let busy = ([Some(RESTARTING); 2], [Some(RESTARTING); 3]);
+    assert_eq!(codes(), settled);
+    rig.server().expect_more(Instant::now() + Duration::from_secs(3600));
+    assert_eq!(codes(), busy);
+    rig.server().expect_no_more();
+    assert_eq!(codes(), settled);
+    rig.server().expect_more(Instant::now());
+    assert_eq!(codes(), settled);
 }
 
 /// Goal: calls about the server itself are answered, and those that OpenAFS refuses are refused.

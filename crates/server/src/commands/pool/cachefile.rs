@@ -133,6 +133,19 @@ fn old(file: &Path) -> io::Result<Nvlist> {
     Nvlist::decode(&bytes).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))
 }
 
+/// The pools that a file lists; none if it can't be read.
+pub(crate) fn pools_of(file: &Path) -> Vec<Guid> {
+    let list = match old(file) {
+        Ok(list) => list,
+        Err(error) => {
+            tracing::warn!(file = %file.display(), %error, "the cache file can't be read");
+            return Vec::new();
+        }
+    };
+    let guid = |name: &[u8]| list.list(name)?.u64("pool_guid").map(Guid);
+    list.iter().filter_map(|(name, _)| guid(name)).collect()
+}
+
 /// Keeps a copy of a damaged file under a free name, and returns an empty list. The file itself
 /// stays until a new one replaces it.
 fn keep_bad(file: &Path, why: &io::Error) -> io::Result<Nvlist> {

@@ -33,3 +33,22 @@ fn full() {
     Memory::default().write(&file, &[], None);
     assert_eq!(std::fs::read(&file).unwrap(), b"no list");
 }
+
+/// Goal: a file says which pools it lists. A file that is missing or damaged lists none.
+#[test]
+fn listed() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("zpool.cache");
+    assert_eq!(pools_of(&file), []);
+    std::fs::write(&file, "no list").unwrap();
+    assert_eq!(pools_of(&file), []);
+    let mut list = Nvlist::new();
+    list.set("nothing", Value::List(Nvlist::new()));
+    for (name, guid) in [("a", 7), ("b", 8)] {
+        let mut pool = Nvlist::new();
+        pool.set("pool_guid", Value::Uint64(guid));
+        list.set(name, Value::List(pool));
+    }
+    std::fs::write(&file, list.encode_xdr()).unwrap();
+    assert_eq!(pools_of(&file), [Guid(7), Guid(8)]);
+}
