@@ -19,9 +19,18 @@
 //! A host that is not ready is owed each end of a promise. It gets them with its next call, before
 //! that call is served. If it does not answer then, the server waits before it asks again.
 //!
+//! # Strangers
+//! Anyone can send a packet with another host's address, and so make a first call in its name. So a
+//! host at a new address is a stranger, until its Rx connection proves the address or the host
+//! answers a call. What strangers take is not taken from others: they have few places of their own,
+//! where the oldest makes room for the newest, and threads of their own to talk to them.
+//!
+//! A first call with the address of a known host changes nothing of that host, unless the epoch is
+//! known, too. It is served without promises.
+//!
 //! # Locks
-//! `by_uuid`, then one of: a shard of `by_peer`, the state of a host. No call to a client is made
-//! under a lock.
+//! `by_uuid`, then one of: a shard of `by_peer`, the state of a host. The list of strangers comes
+//! after a shard, and before the state of a host. No call to a client is made under a lock.
 //!
 //! # Absent
 //! Addresses that a client lists but does not call from.
@@ -29,7 +38,7 @@
 //! # See
 //! OpenAFS: `src/viced/host.c`.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddrV4;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -59,8 +68,10 @@ const LONGEST: Duration = Duration::from_secs(4 * 3600 + 5 * 60);
 pub struct Options {
     /// Most hosts. Calls of further ones are served without promises. Default: 100,000.
     pub hosts: usize,
+    /// Most hosts beside these whose addresses are not proved. Default: 1,000.
+    pub strangers: usize,
     /// Most threads that talk to hosts or wait for that at the same time, so that silent clients
-    /// don't take all threads. Default: 8.
+    /// don't take all threads. Half as many more talk to strangers. Default: 8.
     pub talks: usize,
     /// How long a client may take for an answer. Default: 2 s.
     pub patience: Duration,
@@ -71,7 +82,13 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { hosts: 100_000, talks: 8, patience: Duration::from_secs(2), retry: Duration::from_secs(5) }
+        Self {
+            hosts: 100_000,
+            strangers: 1_000,
+            talks: 8,
+            patience: Duration::from_secs(2),
+            retry: Duration::from_secs(5),
+        }
     }
 }
 
@@ -136,6 +153,8 @@ pub struct Host {
     number: u64,
     ready: AtomicBool,
     unified: AtomicBool,
+    /// It is in the list of strangers. Changed under the lock of its shard and of that list.
+    stranger: AtomicBool,
     epochs: [AtomicU32; EPOCHS],
     /// The generation of its promises, and in the lower half how many there are.
     ledger: AtomicU64,
@@ -152,6 +171,7 @@ impl Host {
             number,
             ready: AtomicBool::new(false),
             unified: AtomicBool::new(false),
+            stranger: AtomicBool::new(false),
             epochs: std::array::from_fn(|_| AtomicU32::new(0)),
             ledger: AtomicU64::new(0),
             called: AtomicU32::new(0),
@@ -236,6 +256,10 @@ impl Host {
         self.is_ready() && self.knows(epoch)
     }
 
+    fn is_stranger(&self) -> bool {
+        self.stranger.load(Ordering::Acquire)
+    }
+
     /// Where to call a host that is ready. One that is not is owed these ends of promises instead.
     pub(super) fn address_or_owe(&self, fids: &[Fid]) -> Option<SocketAddrV4> {
         let mut state = self.state.lock();
@@ -274,7 +298,8 @@ impl Host {
         self.changed.notify_all();
         let (address, is_first) = (state.address, state.failures == 1);
         drop(state);
-        if is_first {
+        // Of strangers there can be any number.
+        if is_first && !self.is_stranger() {
             tracing::info!(?address, ?failure, "a client can't be called; it is served without promises");
         }
     }
@@ -324,9 +349,22 @@ pub struct Hosts {
     begun: Instant,
     by_peer: [RwLock<HashMap<SocketAddrV4, Arc<Host>>>; SHARDS],
     by_uuid: Mutex<HashMap<Uuid, Arc<Host>>>,
+    /// Entries of `by_peer` that are no strangers.
     count: AtomicUsize,
+    /// Entries of `by_peer` that are strangers, the oldest first.
+    strangers: Mutex<VecDeque<Arc<Host>>>,
     next: AtomicU64,
-    talking: AtomicUsize,
+    /// Threads that talk to hosts, and those that talk to strangers.
+    talking: [AtomicUsize; 2],
+}
+
+/// A call's host, as far as it is known.
+#[derive(Debug, Clone, Copy)]
+struct Address {
+    peer: SocketAddrV4,
+    epoch: u32,
+    /// Rx says that the peer receives what is sent to it.
+    is_proved: bool,
 }
 
 impl Hosts {
@@ -339,8 +377,9 @@ impl Hosts {
             by_peer: std::array::from_fn(|_| RwLock::default()),
             by_uuid: Mutex::default(),
             count: AtomicUsize::new(0),
+            strangers: Mutex::default(),
             next: AtomicU64::new(1),
-            talking: AtomicUsize::new(0),
+            talking: [const { AtomicUsize::new(0) }; 2],
         }
     }
 
@@ -349,15 +388,15 @@ impl Hosts {
         &self.clients
     }
 
-    /// How many hosts have an address.
+    /// How many hosts have an address, without strangers.
     pub fn count(&self) -> usize {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// The hosts with an address, by their numbers.
+    /// The hosts with an address, by their numbers, without strangers.
     pub fn all(&self) -> Vec<Arc<Host>> {
-        let mut all: Vec<Arc<Host>> = Vec::new();
-        self.by_peer.iter().for_each(|shard| all.extend(shard.read().values().cloned()));
+        let mut all = self.each();
+        all.retain(|host| !host.is_stranger());
         all.sort_unstable_by_key(|host| host.number);
         all
     }
@@ -371,7 +410,13 @@ impl Hosts {
     /// How many threads talk to hosts, or wait for that.
     #[cfg(test)]
     pub(super) fn talks(&self) -> usize {
-        self.talking.load(Ordering::Relaxed)
+        self.talking.iter().map(|talking| talking.load(Ordering::Relaxed)).sum()
+    }
+
+    /// How many hosts have an address, with strangers.
+    #[cfg(test)]
+    pub(super) fn entries(&self) -> usize {
+        self.each().len()
     }
 
     fn shard(&self, peer: SocketAddrV4) -> &RwLock<HashMap<SocketAddrV4, Arc<Host>>> {
@@ -396,30 +441,48 @@ impl Hosts {
         Some(Arc::clone(host))
     }
 
-    /// The host at this address, whose connection has this epoch.
+    /// The host at this address, whose connection has this epoch. `is_proved`: Rx knows that the
+    /// address is the peer's.
     ///
     /// The server asks a new host who it is, and delivers the ends of promises that a host is owed.
     /// That takes twice the patience for a client that does not answer. Such a host is returned,
     /// too, but is not ready: it gets no promises.
-    pub fn of(&self, peer: SocketAddrV4, epoch: u32) -> Arc<Host> {
+    pub fn of(&self, peer: SocketAddrV4, epoch: u32, is_proved: bool) -> Arc<Host> {
         if let Some(host) = self.known(peer, epoch) {
             return host;
         }
-        let now = Instant::now();
-        let Some(host) = self.find_or_add(peer, now) else { return self.make(None, Identity::Unknown) };
-        self.introduce(host, peer, epoch, now)
+        let (now, at) = (Instant::now(), Address { peer, epoch, is_proved });
+        let Some(host) = self.find_or_add(at, now) else { return self.make(None, Identity::Unknown) };
+        if host.is_stranger() {
+            self.limit_strangers();
+        }
+        self.introduce(host, at, now)
     }
 
-    /// The host at this address. `None`: it would be one too many.
-    fn find_or_add(&self, peer: SocketAddrV4, now: Instant) -> Option<Arc<Host>> {
-        let mut shard = self.shard(peer).write();
-        let host = match shard.get(&peer) {
-            Some(host) => Arc::clone(host),
+    /// The host at this address. `None`: it would be one too many, or the caller may be another
+    /// host.
+    fn find_or_add(&self, at: Address, now: Instant) -> Option<Arc<Host>> {
+        let mut shard = self.shard(at.peer).write();
+        let host = match shard.get(&at.peer) {
+            Some(host) if at.is_proved => {
+                let host = Arc::clone(host);
+                if !self.acquaint(&host) {
+                    return None;
+                }
+                host
+            }
+            Some(host) if host.is_stranger() || host.knows(at.epoch) => Arc::clone(host),
+            Some(_) => return None,
             None if self.count() >= self.options.hosts => return None,
             None => {
-                let host = self.make(Some(peer), Identity::Unknown);
-                shard.insert(peer, Arc::clone(&host));
-                self.count.fetch_add(1, Ordering::Relaxed);
+                let host = self.make(Some(at.peer), Identity::Unknown);
+                shard.insert(at.peer, Arc::clone(&host));
+                if at.is_proved {
+                    self.count.fetch_add(1, Ordering::Relaxed);
+                } else {
+                    host.stranger.store(true, Ordering::Release);
+                    self.strangers.lock().push_back(Arc::clone(&host));
+                }
                 host
             }
         };
@@ -427,13 +490,39 @@ impl Hosts {
         Some(host)
     }
 
-    fn introduce(&self, mut host: Arc<Host>, peer: SocketAddrV4, epoch: u32, now: Instant) -> Arc<Host> {
-        let talk = self.talk();
+    /// Notes that the address of a host is proved. The caller has locked the shard where it is.
+    /// `false`: it would be one host too many.
+    fn acquaint(&self, host: &Arc<Host>) -> bool {
+        if host.is_stranger() {
+            if self.count() >= self.options.hosts {
+                return false;
+            }
+            self.strangers.lock().retain(|other| !Arc::ptr_eq(other, host));
+            host.stranger.store(false, Ordering::Release);
+            self.count.fetch_add(1, Ordering::Relaxed);
+        }
+        true
+    }
+
+    /// Has the oldest stranger to which no thread talks make room for the newest.
+    fn limit_strangers(&self) {
+        let oldest = {
+            let strangers = self.strangers.lock();
+            let too_many = strangers.len() > self.options.strangers;
+            strangers.iter().find(|host| too_many && !host.state.lock().busy).cloned()
+        };
+        if let Some(oldest) = oldest {
+            self.forget(&oldest);
+        }
+    }
+
+    fn introduce(&self, mut host: Arc<Host>, at: Address, now: Instant) -> Arc<Host> {
+        let talk = self.talk(at.is_proved || !host.is_stranger());
         let deadline = now + self.options.patience * 2;
         loop {
             let mut state = host.state.lock();
-            if state.address == Some(peer) {
-                if host.is_ready_for(epoch) {
+            if state.address == Some(at.peer) {
+                if host.is_ready_for(at.epoch) {
                     return Arc::clone(&host);
                 }
                 // Until it is known who has the address, there are no promises.
@@ -451,18 +540,22 @@ impl Hosts {
             }
             drop(state);
             // Another host may have the address now.
-            match self.find_or_add(peer, now) {
+            match self.find_or_add(at, now) {
                 Some(found) => host = found,
                 None => return host,
             }
         }
-        self.ask(&host, peer, epoch)
+        self.ask(&host, at.peer, at.epoch)
     }
 
-    /// A place among the threads that talk.
-    fn talk(&self) -> Option<Talk<'_>> {
-        let talk = Talk(&self.talking);
-        (self.talking.fetch_add(1, Ordering::Relaxed) < self.options.talks).then_some(talk)
+    /// A place among the threads that talk to hosts, or to strangers.
+    fn talk(&self, is_known: bool) -> Option<Talk<'_>> {
+        let (talking, most) = match is_known {
+            true => (&self.talking[0], self.options.talks),
+            false => (&self.talking[1], self.options.talks.div_ceil(2)),
+        };
+        let talk = Talk(talking);
+        (talking.fetch_add(1, Ordering::Relaxed) < most).then_some(talk)
     }
 
     /// Asks who has an address, and tells the host what it is owed. This thread has `host`.
@@ -475,7 +568,13 @@ impl Hosts {
                 return Arc::clone(host);
             }
         };
-        let Some(target) = self.identify(host, peer, uuid) else {
+        // Only a host at the address can have answered.
+        let has_place = {
+            let _shard = self.shard(peer).write();
+            self.acquaint(host)
+        };
+        let target = if has_place { self.identify(host, peer, uuid) } else { None };
+        let Some(target) = target else {
             host.failed(Failure::Silent, Duration::ZERO, Instant::now());
             return Arc::clone(host);
         };
@@ -545,7 +644,11 @@ impl Hosts {
         let mut shard = self.shard(peer).write();
         if shard.get(&peer).is_some_and(|known| Arc::ptr_eq(known, host)) {
             shard.remove(&peer);
-            self.count.fetch_sub(1, Ordering::Relaxed);
+            if host.is_stranger() {
+                self.strangers.lock().retain(|other| !Arc::ptr_eq(other, host));
+            } else {
+                self.count.fetch_sub(1, Ordering::Relaxed);
+            }
             drop(shard);
             self.clients.forget(peer);
         }
@@ -619,6 +722,7 @@ impl Hosts {
         let is_over = |host: &Host| u64::from(idle(host)) > LONGEST.as_secs();
         let mut hosts = self.each();
         let mut gone: Vec<_> = hosts.extract_if(.., |host| is_over(host)).collect();
+        hosts.retain(|host| !host.is_stranger());
         let (most, least) = (self.options.hosts / 8 * 7, self.options.hosts / 4 * 3);
         if hosts.len() > most {
             let needed = hosts.len() - least;

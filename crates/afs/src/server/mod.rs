@@ -168,7 +168,7 @@ impl Core {
     /// # Errors
     /// The code of [`Protection`]: the user is new, and no protection server answers.
     pub fn caller(&self, info: &Info) -> std::result::Result<Arc<Caller>, i32> {
-        let host = self.hosts.of(info.peer, info.connection.epoch);
+        let host = self.hosts.of(info.peer, info.connection.epoch, info.proved);
         if let Some(caller) = self.callers.get(info, &host) {
             return Ok(caller);
         }

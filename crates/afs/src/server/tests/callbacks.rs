@@ -47,11 +47,11 @@ fn a_silent_client_delays_once() {
     assert_eq!(world.fake.events(), [broken(2, &[1])]);
     assert!(!gone.is_ready());
     // It gets no promises meanwhile, although it is served.
-    assert!(!world.hosts.of(peer(2), EPOCH).is_ready());
+    assert!(!world.hosts.of(peer(2), EPOCH, true).is_ready());
     assert_eq!(volume.promise(&gone, file(4).0, file(4).1, now()), CallBack::dropped());
     assert_eq!(world.fake.events(), [Event::About(peer(2))]);
     world.fake.silence(peer(2), false);
-    assert!(Arc::ptr_eq(&gone, &world.hosts.of(peer(2), EPOCH)) && gone.is_ready());
+    assert!(Arc::ptr_eq(&gone, &world.hosts.of(peer(2), EPOCH, true)) && gone.is_ready());
     assert_eq!(world.fake.events(), [Event::About(peer(2)), broken(2, &[1, 2])]);
     // What was not changed is still promised.
     volume.changed(&[file(3)], Some(&writer));
@@ -73,7 +73,7 @@ fn a_long_debt_becomes_a_reset() {
     }
     world.fake.events();
     world.fake.silence(peer(1), false);
-    assert!(world.hosts.of(peer(1), EPOCH).is_ready());
+    assert!(world.hosts.of(peer(1), EPOCH, true).is_ready());
     assert_eq!(world.fake.events(), [Event::About(peer(1)), Event::Reset(peer(1), true)]);
     assert_eq!(gone.promises(), 0);
     // The other files are not promised any more.

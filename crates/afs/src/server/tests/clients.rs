@@ -66,7 +66,7 @@ fn clients_are_called_over_rx() {
     let hosts = Arc::new(Hosts::new(Arc::clone(&clients) as Arc<dyn Clients>, Options::default()));
     let limits = Limits { deadline: time, ..Limits::default() };
     let callbacks = CallBacks::start(Arc::clone(&hosts), limits).unwrap();
-    let (first, second) = (hosts.of(new.address(), EPOCH), hosts.of(old.address(), EPOCH));
+    let (first, second) = (hosts.of(new.address(), EPOCH, true), hosts.of(old.address(), EPOCH, true));
     assert!(first.is_ready() && second.is_ready());
     assert!(first.wants_unified() && !second.wants_unified());
     assert_eq!(second.uuid(), Some(Uuid([2; 16])));

@@ -6,11 +6,11 @@ fn a_new_host_is_asked_and_reset() {
     let world = World::new();
     world.fake.set(peer(1), Some(1));
     assert!(world.hosts.known(peer(1), EPOCH).is_none());
-    let host = world.hosts.of(peer(1), EPOCH);
+    let host = world.hosts.of(peer(1), EPOCH, true);
     assert!(host.is_ready() && host.wants_unified());
     assert_eq!((host.uuid(), host.address()), (Some(Uuid([1; 16])), Some(peer(1))));
     assert_eq!(world.fake.events(), [Event::About(peer(1)), Event::Reset(peer(1), true)]);
-    assert!(Arc::ptr_eq(&host, &world.hosts.of(peer(1), EPOCH)));
+    assert!(Arc::ptr_eq(&host, &world.hosts.of(peer(1), EPOCH, true)));
     assert!(Arc::ptr_eq(&host, &world.hosts.known(peer(1), EPOCH).unwrap()));
     assert_eq!(world.fake.events(), []);
 }
@@ -20,7 +20,7 @@ fn a_new_host_is_asked_and_reset() {
 fn old_clients_have_no_uuid() {
     let world = World::new();
     world.fake.peers.lock().insert(peer(1), Behaviour::default());
-    let host = world.hosts.of(peer(1), EPOCH);
+    let host = world.hosts.of(peer(1), EPOCH, true);
     assert!(host.is_ready() && !host.wants_unified() && host.uuid().is_none());
     assert_eq!(world.fake.events(), [Event::About(peer(1)), Event::Reset(peer(1), false)]);
 }
@@ -29,18 +29,18 @@ fn old_clients_have_no_uuid() {
 #[test]
 fn silent_clients_are_asked_again_after_a_pause() {
     let world = World::with(Fake::default(), Options::default(), Limits::default());
-    let host = world.hosts.of(peer(1), EPOCH);
+    let host = world.hosts.of(peer(1), EPOCH, true);
     assert!(!host.is_ready());
     assert_eq!(world.fake.events(), [Event::About(peer(1))]);
     world.fake.set(peer(1), Some(1));
-    assert!(!world.hosts.of(peer(1), EPOCH).is_ready());
+    assert!(!world.hosts.of(peer(1), EPOCH, true).is_ready());
     assert_eq!(world.fake.events(), []);
 
     let world = World::new();
     world.fake.silence(peer(1), true);
-    assert!(!world.hosts.of(peer(1), EPOCH).is_ready());
+    assert!(!world.hosts.of(peer(1), EPOCH, true).is_ready());
     world.fake.set(peer(1), Some(1));
-    assert!(world.hosts.of(peer(1), EPOCH).is_ready());
+    assert!(world.hosts.of(peer(1), EPOCH, true).is_ready());
 }
 
 /// Goal: concurrent first calls of a client ask it once, and other clients don't wait for it.
@@ -52,11 +52,11 @@ fn concurrent_calls_ask_once() {
     world.fake.held.lock().push(peer(1));
     std::thread::scope(|scope| {
         let threads: Vec<_> =
-            (0..4).map(|_| scope.spawn(|| world.hosts.of(peer(1), EPOCH).number())).collect();
+            (0..4).map(|_| scope.spawn(|| world.hosts.of(peer(1), EPOCH, true).number())).collect();
         while world.hosts.talks() < 4 {
             std::thread::yield_now();
         }
-        assert!(world.hosts.of(peer(2), EPOCH).is_ready());
+        assert!(world.hosts.of(peer(2), EPOCH, true).is_ready());
         world.fake.release();
         let numbers: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
         assert!(numbers.iter().all(|number| *number == numbers[0]), "{numbers:?}");
@@ -74,15 +74,15 @@ fn few_threads_wait_for_clients() {
     world.fake.set(peer(2), Some(2));
     world.fake.held.lock().push(peer(1));
     std::thread::scope(|scope| {
-        let first = scope.spawn(|| world.hosts.of(peer(1), EPOCH));
+        let first = scope.spawn(|| world.hosts.of(peer(1), EPOCH, true));
         while world.hosts.talks() < 1 {
             std::thread::yield_now();
         }
-        assert!(!world.hosts.of(peer(2), EPOCH).is_ready());
+        assert!(!world.hosts.of(peer(2), EPOCH, true).is_ready());
         world.fake.release();
         assert!(first.join().unwrap().is_ready());
     });
-    assert!(world.hosts.of(peer(2), EPOCH).is_ready());
+    assert!(world.hosts.of(peer(2), EPOCH, true).is_ready());
 }
 
 /// Goal: a client that moves to another address is the same host, and keeps its promises.
@@ -93,7 +93,7 @@ fn a_host_moves_with_its_uuid() {
     let volume = world.callbacks.volume(VOLUME);
     volume.promise(&host, file(1).0, file(1).1, now());
     world.fake.set(peer(9), Some(1));
-    let moved = world.hosts.of(peer(9), EPOCH);
+    let moved = world.hosts.of(peer(9), EPOCH, true);
     assert!(Arc::ptr_eq(&host, &moved) && host.is_ready());
     assert_eq!(host.address(), Some(peer(9)));
     assert_eq!(world.fake.events(), [Event::About(peer(9))]);
@@ -112,13 +112,13 @@ fn another_client_takes_an_address() {
     volume.promise(&first, file(1).0, file(1).1, now());
     // The same address and another program: its epoch is another one.
     world.fake.set(peer(1), Some(2));
-    let second = world.hosts.of(peer(1), EPOCH + 1);
+    let second = world.hosts.of(peer(1), EPOCH + 1, true);
     assert!(!Arc::ptr_eq(&first, &second) && second.is_ready() && !first.is_ready());
     assert_eq!(world.fake.events(), [Event::About(peer(1)), Event::Reset(peer(1), true)]);
     volume.changed(&[file(1)], None);
     assert_eq!(world.fake.events(), []);
     world.fake.set(peer(3), Some(1));
-    assert!(Arc::ptr_eq(&first, &world.hosts.of(peer(3), EPOCH)));
+    assert!(Arc::ptr_eq(&first, &world.hosts.of(peer(3), EPOCH, true)));
     assert_eq!(world.fake.events(), [Event::About(peer(3)), broken(3, &[1])]);
     assert_eq!(world.hosts.count(), 2);
 }
@@ -129,7 +129,7 @@ fn a_restarted_client_is_asked_again() {
     let world = World::new();
     let host = world.host(1);
     for epoch in [EPOCH + 1, EPOCH, EPOCH + 1] {
-        assert!(Arc::ptr_eq(&host, &world.hosts.of(peer(1), epoch)));
+        assert!(Arc::ptr_eq(&host, &world.hosts.of(peer(1), epoch, true)));
     }
     assert_eq!(world.fake.events(), [Event::About(peer(1))]);
 }
@@ -141,7 +141,7 @@ fn hosts_are_bounded() {
     let world = World::with(Fake::default(), options, Limits::default());
     let hosts: Vec<_> = (1..=8).map(|number| world.host(number)).collect();
     world.fake.set(peer(9), Some(9));
-    assert!(!world.hosts.of(peer(9), EPOCH).is_ready());
+    assert!(!world.hosts.of(peer(9), EPOCH, true).is_ready());
     assert_eq!(world.hosts.count(), 8);
     // Those with promises stay when room is made.
     let volume = world.callbacks.volume(VOLUME);
@@ -151,7 +151,7 @@ fn hosts_are_bounded() {
     world.hosts.forget_idle(now());
     assert_eq!(world.hosts.count(), 6);
     assert!(hosts[..4].iter().all(|host| host.is_ready()));
-    assert!(world.hosts.of(peer(9), EPOCH).is_ready());
+    assert!(world.hosts.of(peer(9), EPOCH, true).is_ready());
 }
 
 /// Goal: hosts with promises that are gone are found by a probe.
@@ -172,4 +172,81 @@ fn idle_hosts_are_probed() {
     assert!(there.is_ready() && !gone.is_ready() && unused.is_ready());
     volume.changed(&[file(1)], None);
     assert_eq!(world.fake.events(), [broken(1, &[1])]);
+}
+
+/// Goal: many forged first calls take few places and no host's place. Real hosts are found as
+/// before: those that Rx has proved, and those that answer.
+#[test]
+fn forged_calls_displace_no_host() {
+    let options = Options { hosts: 8, strangers: 4, retry: Duration::ZERO, ..Options::default() };
+    let world = World::with(Fake::default(), options, Limits::default());
+    let early = world.host(1);
+    for number in 100..200 {
+        assert!(!world.hosts.of(peer(number), EPOCH, false).is_ready());
+        assert!(world.hosts.entries() <= 1 + 4);
+    }
+    assert!(early.is_ready());
+    assert_eq!((world.hosts.count(), world.hosts.entries(), world.hosts.all().len()), (1, 5, 1));
+    for number in 2..=4 {
+        world.host(number);
+    }
+    // The first call of a host can be one of a stranger. Its answer proves the address.
+    for number in 5..=8 {
+        world.fake.set(peer(number), Some(number));
+        assert!(world.hosts.of(peer(number), EPOCH, false).is_ready());
+    }
+    assert_eq!((world.hosts.count(), world.hosts.entries()), (8, 11));
+    // A stranger that is proved when all places are taken is served as before.
+    world.fake.set(peer(199), Some(199));
+    assert!(!world.hosts.of(peer(199), EPOCH, true).is_ready());
+    assert_eq!((world.hosts.count(), world.hosts.entries()), (8, 11));
+    // When there is room, it gets a place. Strangers don't count for that.
+    world.hosts.forget_idle(now());
+    assert_eq!((world.hosts.count(), world.hosts.entries()), (6, 9));
+    assert!(world.hosts.of(peer(199), EPOCH, true).is_ready());
+    assert_eq!((world.hosts.count(), world.hosts.entries()), (7, 9));
+}
+
+/// Goal: a first call with the address of a known host, which can be forged, changes nothing of
+/// that host and makes no call to it.
+#[test]
+fn forged_calls_leave_hosts_alone() {
+    let world = World::new();
+    let host = world.host(1);
+    let volume = world.callbacks.volume(VOLUME);
+    volume.promise(&host, file(1).0, file(1).1, now());
+    let forged = world.hosts.of(peer(1), EPOCH + 1, false);
+    assert!(!forged.is_ready() && !Arc::ptr_eq(&forged, &host));
+    assert!(host.is_ready());
+    assert_eq!(world.fake.events(), []);
+    volume.changed(&[file(1)], None);
+    assert_eq!(world.fake.events(), [broken(1, &[1])]);
+    // Another connection of the same program, which begins.
+    world.fake.silence(peer(1), true);
+    volume.promise(&host, file(2).0, file(2).1, now());
+    volume.changed(&[file(2)], None);
+    world.fake.silence(peer(1), false);
+    world.fake.events();
+    assert!(Arc::ptr_eq(&host, &world.hosts.of(peer(1), EPOCH, false)));
+    assert_eq!(world.fake.events(), [Event::About(peer(1)), broken(1, &[2])]);
+}
+
+/// Goal: silent strangers take no thread from hosts whose addresses are proved.
+#[test]
+fn strangers_have_threads_of_their_own() {
+    let options = Options { talks: 1, ..Options::default() };
+    let world = World::with(Fake::default(), options, Limits::default());
+    (1..=3).for_each(|number| world.fake.set(peer(number), Some(number)));
+    world.fake.held.lock().push(peer(1));
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| world.hosts.of(peer(1), EPOCH, false));
+        while world.hosts.talks() < 1 {
+            std::thread::yield_now();
+        }
+        assert!(!world.hosts.of(peer(2), EPOCH, false).is_ready());
+        assert!(world.hosts.of(peer(3), EPOCH, true).is_ready());
+        world.fake.release();
+        assert!(first.join().unwrap().is_ready());
+    });
+    assert!(world.hosts.of(peer(2), EPOCH, false).is_ready());
 }

@@ -147,7 +147,7 @@ impl World {
     /// The host with this number, at the address with this number.
     fn host(&self, number: u8) -> Arc<Host> {
         self.fake.set(peer(number), Some(number));
-        let host = self.hosts.of(peer(number), EPOCH);
+        let host = self.hosts.of(peer(number), EPOCH, true);
         assert!(host.is_ready());
         self.fake.events();
         host

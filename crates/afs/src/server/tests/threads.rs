@@ -94,7 +94,7 @@ fn hosts_that_move_are_told_in_the_end() {
         scope.spawn(move || {
             for round in 0..500u32 {
                 // From both addresses in turns. Who does not answer is another host.
-                let found = world.hosts.of(peer(1 + (round % 2) as u8), EPOCH);
+                let found = world.hosts.of(peer(1 + (round % 2) as u8), EPOCH, true);
                 assert!(!found.is_ready() || found.number() == host.number());
                 volume.promise(&found, file(1).0, file(1).1, now());
             }
@@ -107,7 +107,7 @@ fn hosts_that_move_are_told_in_the_end() {
             world.fake.silence(peer(1), false);
         });
     });
-    assert!(world.hosts.of(peer(2), EPOCH).is_ready());
+    assert!(world.hosts.of(peer(2), EPOCH, true).is_ready());
     assert!(host.is_ready() && host.address() == Some(peer(2)));
     assert_eq!(host.promises(), world.callbacks.count());
 }
