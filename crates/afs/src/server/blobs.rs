@@ -15,8 +15,9 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use zpl::{DirCookie, FileSystem, Node};
 
+use super::instance::Instance;
 use crate::dir::{Builder, Editor, Entry};
-use crate::types::{Unique, Vnode, VolumeId};
+use crate::types::{Unique, Vnode};
 use crate::volume::vnode;
 use crate::{Error, Place, Record, Result};
 
@@ -25,7 +26,7 @@ const SHARDS: usize = 16;
 /// The default limit in bytes.
 const LIMIT: usize = 64 << 20;
 
-type Key = (VolumeId, Vnode);
+type Key = (Instance, Vnode);
 
 /// Directories of all volumes.
 #[derive(Debug)]
@@ -56,15 +57,14 @@ impl Blobs {
     }
 
     fn shard(&self, (volume, vnode): Key) -> &Mutex<Shard> {
-        let mixed = volume.0.wrapping_mul(0x9e37_79b9) ^ (vnode.0 >> 1);
-        &self.shards[mixed as usize % SHARDS]
+        &self.shards[volume.mix(vnode) % SHARDS]
     }
 
     /// The blob of a directory at this version. The caller has locked the directory.
     ///
     /// # Errors
     /// The errors of [`blob`].
-    pub fn get(&self, volume: VolumeId, fs: &FileSystem, node: &Node, version: u64) -> Result<Arc<Editor>> {
+    pub fn get(&self, volume: Instance, fs: &FileSystem, node: &Node, version: u64) -> Result<Arc<Editor>> {
         let number = vnode(node.object()).unwrap_or_default();
         let key = (volume, number);
         if let Some((known, blob)) = self.shard(key).lock().blobs.get(&key)
@@ -93,7 +93,7 @@ impl Blobs {
     /// locked the directory.
     pub fn edit(
         &self,
-        (volume, vnode): (VolumeId, Vnode),
+        (volume, vnode): (Instance, Vnode),
         (from, to): (u64, u64),
         change: impl FnOnce(&mut Editor) -> bool,
     ) {
@@ -112,7 +112,7 @@ impl Blobs {
     }
 
     /// Forgets the directories of a volume.
-    pub fn forget(&self, volume: VolumeId) {
+    pub fn forget(&self, volume: Instance) {
         for shard in &self.shards {
             let shard = &mut *shard.lock();
             let bytes = &mut shard.bytes;

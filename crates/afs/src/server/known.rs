@@ -13,15 +13,16 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::access::About;
+use super::instance::Instance;
 use crate::acl::Acl;
-use crate::types::{FetchStatus, Unique, Vnode, VnodeType, VolumeId};
+use crate::types::{FetchStatus, Unique, Vnode, VnodeType};
 
 /// Parts of the table, each with a lock.
 const SHARDS: usize = 16;
 /// The default limit of files. Each takes about 300 bytes.
 const LIMIT: usize = 200_000;
 
-type Key = (VolumeId, Vnode);
+type Key = (Instance, Vnode);
 
 /// What is known of a file.
 #[derive(Debug)]
@@ -76,8 +77,7 @@ impl Knowledge {
     }
 
     fn shard(&self, (volume, vnode): Key) -> &Mutex<Shard> {
-        let mixed = volume.0.wrapping_mul(0x9e37_79b9) ^ (vnode.0 >> 1);
-        &self.shards[mixed as usize % SHARDS]
+        &self.shards[volume.mix(vnode) % SHARDS]
     }
 
     /// What is known of a file.
@@ -104,7 +104,7 @@ impl Knowledge {
     }
 
     /// Forgets the files of a volume.
-    pub fn forget_volume(&self, volume: VolumeId) {
+    pub fn forget_volume(&self, volume: Instance) {
         for shard in &self.shards {
             let shard = &mut *shard.lock();
             shard.files.retain(|(of, _), _| *of != volume);
@@ -126,7 +126,7 @@ mod tests {
     #[test]
     fn limits() {
         let table = Knowledge::new(SHARDS * 4);
-        let key = |number| (VolumeId(5), Vnode(number));
+        let key = |number| (Instance(5), Vnode(number));
         for number in 0..1000 {
             table.put(key(number), known(number));
             if number % 3 == 0 {
@@ -137,7 +137,7 @@ mod tests {
         assert!((1..=SHARDS * 4).contains(&left), "{left}");
         assert_eq!(table.get(key(998)).map(|known| known.unique), Some(Unique(998)));
         assert!(table.shards.iter().all(|shard| shard.lock().order.len() <= 8));
-        table.forget_volume(VolumeId(5));
+        table.forget_volume(Instance(5));
         assert!((0..1000).all(|number| table.get(key(number)).is_none()));
     }
 }

@@ -27,6 +27,7 @@ mod error;
 pub mod fileserver;
 pub mod header;
 pub mod hosts;
+mod instance;
 pub mod known;
 pub mod locks;
 pub mod open;
@@ -230,8 +231,6 @@ impl Core {
     pub fn add(&self, partition: &Arc<Partition>, found: Found) -> Option<Arc<Volume>> {
         let (Found::Dataset(id) | Found::Snapshot { id, .. }) = found;
         let callbacks = self.callbacks.volume(id);
-        // What is known of one of this number that was abandoned is not true of this one.
-        self.shared.forget(id);
         let volume = Volume::new(Arc::clone(partition), found, callbacks, Arc::clone(&self.shared));
         let volume = Arc::new(volume);
         self.table.add(Arc::clone(&volume)).then_some(volume)
@@ -514,7 +513,7 @@ impl Server {
         self.forget(id);
         for volume in self.core.table.all().into_iter().filter(|volume| volume.partition.id == id) {
             self.core.table.remove(volume.id);
-            self.core.shared.forget(volume.id);
+            volume.forget();
         }
         drop(self.core.transactions.end_all(|volume| volume.partition.id == id));
     }

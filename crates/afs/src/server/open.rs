@@ -13,6 +13,7 @@ use zpl::FileSystem;
 
 use super::blobs::Blobs;
 use super::header::{Service, Stored};
+use super::instance::Instance;
 use super::known::Knowledge;
 use super::locks::Locks;
 use super::shared::Shared;
@@ -37,6 +38,8 @@ const LAST_VNODE: u32 = 1 << 30;
 pub struct Open {
     /// The volume.
     pub id: VolumeId,
+    /// What is known of its files is noted under this.
+    pub(super) instance: Instance,
     /// Whether it never changes.
     pub is_read_only: bool,
     /// When the volume was made or cloned, and its owner.
@@ -73,7 +76,7 @@ fn head_needs(bound: u32, next: u32, left: u32) -> bool {
 impl Open {
     /// The open files with this header. `locks` outlive them.
     pub(super) fn new(
-        (id, is_read_only): (VolumeId, bool),
+        (id, instance, is_read_only): (VolumeId, Instance, bool),
         stored: Stored,
         changed: bool,
         (fs, hold): (FileSystem, Option<LongHold>),
@@ -83,6 +86,7 @@ impl Open {
         let counting = AtomicBool::new(stored.is_counting);
         let open = Self {
             id,
+            instance,
             is_read_only,
             counting,
             creation_date: AtomicU32::new(stored.header.creation_date.0),

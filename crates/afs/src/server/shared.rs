@@ -1,10 +1,12 @@
 //! What all volumes of a server share.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
 use super::blobs::Blobs;
+use super::instance::Instance;
 use super::known::Knowledge;
 use crate::types::VolumeId;
 
@@ -17,6 +19,7 @@ pub struct Shared {
     pub known: Knowledge,
     /// The volumes whose headers in memory are newer than the stored ones.
     changed: Mutex<BTreeSet<VolumeId>>,
+    instances: AtomicU64,
 }
 
 impl Shared {
@@ -30,8 +33,13 @@ impl Shared {
         self.changed.lock().insert(volume);
     }
 
+    /// A new volume in service.
+    pub(super) fn instance(&self) -> Instance {
+        Instance(self.instances.fetch_add(1, Ordering::Relaxed))
+    }
+
     /// Forgets the files of a volume.
-    pub(super) fn forget(&self, volume: VolumeId) {
+    pub(super) fn forget(&self, volume: Instance) {
         self.blobs.forget(volume);
         self.known.forget_volume(volume);
     }

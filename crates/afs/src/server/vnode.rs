@@ -110,17 +110,17 @@ impl Open {
     ///
     /// The caller has locked the vnode, shared at least.
     pub fn known(&self, number: Vnode) -> Option<(Arc<Known>, Arc<Known>)> {
-        let known = self.knowledge().get((self.id, number))?;
+        let known = self.knowledge().get((self.instance, number))?;
         let governor = match known.governor == number {
             true => Arc::clone(&known),
-            false => self.knowledge().get((self.id, known.governor))?,
+            false => self.knowledge().get((self.instance, known.governor))?,
         };
         governor.acl.is_some().then_some((known, governor))
     }
 
     /// What is known of a file, without its access list. The caller has locked the vnode.
     pub fn known_alone(&self, number: Vnode) -> Option<Arc<Known>> {
-        self.knowledge().get((self.id, number))
+        self.knowledge().get((self.instance, number))
     }
 
     /// Notes what is known of a file now. The caller has locked the vnode, shared at least.
@@ -129,13 +129,13 @@ impl Open {
     /// Those of [`Self::blob`].
     pub fn know(&self, file: &Found) -> Result<Arc<Known>, i32> {
         let known = Arc::new(self.examine(file)?);
-        self.knowledge().put((self.id, file.vnode), Arc::clone(&known));
+        self.knowledge().put((self.instance, file.vnode), Arc::clone(&known));
         Ok(known)
     }
 
     /// Forgets what is known of a file that changed. The caller has locked the vnode.
     pub fn forget(&self, number: Vnode) {
-        self.knowledge().forget((self.id, number));
+        self.knowledge().forget((self.instance, number));
     }
 
     /// What is known of a file now, without a note of it: for a vnode that is not locked.
@@ -211,7 +211,7 @@ impl Open {
     /// VSALVAGE: it can't be read, or AFS can't have such a directory.
     pub fn blob(&self, directory: &Found) -> Result<Arc<Editor>, i32> {
         let version = directory.status.data_version;
-        let blob = self.blobs().get(self.id, &self.fs, &directory.node, version);
+        let blob = self.blobs().get(self.instance, &self.fs, &directory.node, version);
         blob.map_err(|error| self.damaged(directory.vnode, &error))
     }
 

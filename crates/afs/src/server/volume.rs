@@ -30,6 +30,7 @@ use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
 use super::callbacks::VolumeCallBacks;
 use super::header::{Service, Stored};
+use super::instance::Instance;
 use super::locks::Locks;
 use super::open::Open;
 use super::shared::Shared;
@@ -63,6 +64,7 @@ pub struct Volume {
     /// Stores of clients that run: the files, and who writes them.
     storing: Mutex<Vec<(Vnode, PrincipalId)>>,
     shared: Arc<Shared>,
+    instance: Instance,
 }
 
 #[derive(Default)]
@@ -124,8 +126,8 @@ impl Volume {
     ) -> Self {
         let (Found::Dataset(id) | Found::Snapshot { id, .. }) = found;
         let found = RwLock::new(found);
-        let (locks, storing) = (Arc::default(), Mutex::default());
-        Self { id, partition, callbacks, gate: RwLock::default(), found, locks, storing, shared }
+        let (locks, storing, instance) = (Arc::default(), Mutex::default(), shared.instance());
+        Self { id, partition, callbacks, gate: RwLock::default(), found, locks, storing, shared, instance }
     }
 
     /// Where it is.
@@ -296,7 +298,7 @@ impl Volume {
         }
         stored.header.id = self.id;
         let shared = (Arc::clone(&self.locks), Arc::clone(&self.shared));
-        Ok(Open::new((self.id, read_only), stored, dirty, (fs, hold), shared))
+        Ok(Open::new((self.id, self.instance, read_only), stored, dirty, (fs, hold), shared))
     }
 
     /// Whether clients may use it. If it was not opened yet, its header decides.
@@ -393,6 +395,11 @@ impl Volume {
         })
     }
 
+    /// Forgets what is known of its files.
+    pub(super) fn forget(&self) {
+        self.shared.forget(self.instance);
+    }
+
     /// Writes what memory has of the header. Returns the files if uniques were reserved
     /// ([`Open::flush`]).
     ///
@@ -420,7 +427,7 @@ struct GiveBack<'a> {
 impl Drop for GiveBack<'_> {
     fn drop(&mut self) {
         if self.used {
-            self.volume.shared.forget(self.volume.id);
+            self.volume.forget();
         }
         let mut gate = self.volume.gate.write();
         gate.taken = false;

@@ -3,6 +3,7 @@
 use ondisk::ObjNum;
 use zpl::{FileSystem, Kind, NewFile, Place, Rename, Time, Unlinked};
 
+use super::changed::{Changed, changing};
 use super::read::directory_to_change;
 use super::{FileServer, Outcome, check_name, code_of, sync};
 use crate::acl::Rights;
@@ -12,7 +13,7 @@ use crate::errors::{errno, volume as code};
 use crate::server::access::{Caller, Granted, need};
 use crate::server::open::Open;
 use crate::server::vnode::{Found, kib};
-use crate::server::volume::{Access, Volume};
+use crate::server::volume::Access;
 use crate::types::{FetchStatus, Fid, StoreStatus, Unique, Vnode, VnodeType};
 use crate::volume::{object, vnode};
 
@@ -60,17 +61,14 @@ impl FileServer {
         kind: Kind,
     ) -> Outcome<EntryReply> {
         let volume = self.volume(directory.volume)?;
-        let (reply, changed) = {
+        changing(&volume.callbacks, Some(&caller.host), |changed| {
             let open = volume.enter(Access::Change)?;
             let _locks = open.lock(&[directory.vnode]);
-            let made = self.make(&open, caller, (directory, name), set, kind)?;
+            let made = self.make(&open, caller, (directory, name), set, kind, changed)?;
             let callback = self.promise(&volume, &open, made.fid, caller);
             let Made { fid, status, directory: above } = made;
-            let reply = EntryReply { fid, status, directory: above, callback, sync: sync(&open) };
-            (reply, [(directory.vnode, directory.unique)])
-        };
-        volume.callbacks.changed(&changed, Some(&caller.host));
-        Ok(reply)
+            Ok(EntryReply { fid, status, directory: above, callback, sync: sync(&open) })
+        })
     }
 
     pub(super) fn symlink(
@@ -82,19 +80,18 @@ impl FileServer {
         set: &StoreStatus,
     ) -> Outcome<SymlinkReply> {
         let volume = self.volume(directory.volume)?;
-        let reply = {
+        changing(&volume.callbacks, Some(&caller.host), |changed| {
             let open = volume.enter(Access::Change)?;
             let _locks = open.lock(&[directory.vnode]);
             if set.mode.is_some_and(|mode| mode & EXECUTE == 0) {
                 let (_, granted) = directory_to_change(&open, caller, directory, Rights::INSERT)?;
                 need(granted.rights.has(Rights::ADMINISTER))?;
             }
-            let made = self.make(&open, caller, (directory, name), set, Kind::Symlink(target.to_vec()))?;
+            let kind = Kind::Symlink(target.to_vec());
+            let made = self.make(&open, caller, (directory, name), set, kind, changed)?;
             let Made { fid, status, directory: above } = made;
-            SymlinkReply { fid, status, directory: above, sync: sync(&open) }
-        };
-        volume.callbacks.changed(&[(directory.vnode, directory.unique)], Some(&caller.host));
-        Ok(reply)
+            Ok(SymlinkReply { fid, status, directory: above, sync: sync(&open) })
+        })
     }
 
     /// Makes a file in a directory that the caller has locked.
@@ -105,6 +102,7 @@ impl FileServer {
         (fid, name): (Fid, &[u8]),
         set: &StoreStatus,
         kind: Kind,
+        changed: &mut Changed,
     ) -> Outcome<Made> {
         check_name(name)?;
         let (directory, granted) = directory_to_change(open, caller, fid, Rights::INSERT)?;
@@ -118,7 +116,8 @@ impl FileServer {
         open.charge(blocks, 1)?;
         open.forget(fid.vnode);
         let fs = open.fs.by_afs_user(caller.user.id.0);
-        let made = self.place(open, &fs, (&directory, name), caller, set, kind).inspect_err(|_| {
+        let made = self.place(open, (&fs, changed), (&directory, name), caller, set, kind);
+        let made = made.inspect_err(|_| {
             // Without growth, no quota is in the way.
             let _ = open.charge(-blocks, -1);
         });
@@ -145,7 +144,7 @@ impl FileServer {
     fn place(
         &self,
         open: &Open,
-        fs: &FileSystem,
+        (fs, changed): (&FileSystem, &mut Changed),
         (directory, name): (&Found, &[u8]),
         caller: &Caller,
         set: &StoreStatus,
@@ -163,10 +162,12 @@ impl FileServer {
             let unique = open.next_unique()?;
             let place = Place { object: object(number), generation: unique.0.into() };
             match fs.create_at(object(directory.vnode), name, &new, place, time) {
-                Ok(_) => return Ok((number, unique)),
                 // An object that was freed a moment ago.
                 Err(zpl::Error::Dmu(dmu::Error::ObjectExists { .. })) => {}
-                Err(error) => return Err(code_of(open, &error)),
+                made => {
+                    let made = made.map(|_| (number, unique)).map_err(|error| code_of(open, &error));
+                    return changed.by(&[(directory.vnode, directory.unique)], made);
+                }
             }
         }
     }
@@ -183,7 +184,8 @@ impl FileServer {
             return Err(errno::EXDEV);
         }
         let volume = self.volume(directory.volume)?;
-        let reply = {
+        let files = [directory, existing].map(|fid| (fid.vnode, fid.unique));
+        changing(&volume.callbacks, Some(&caller.host), |changed| {
             let open = volume.enter(Access::Change)?;
             let _locks = open.lock(&[directory.vnode, existing.vnode]);
             let (above, granted) = directory_to_change(&open, caller, directory, Rights::INSERT)?;
@@ -197,17 +199,14 @@ impl FileServer {
             [directory, existing].iter().for_each(|fid| open.forget(fid.vnode));
             let fs = open.fs.by_afs_user(caller.user.id.0);
             let linked = fs.link(object(existing.vnode), object(directory.vnode), name);
-            linked.map_err(|error| code_of(&open, &error))?;
+            changed.by(&files, linked.map_err(|error| code_of(&open, &error)))?;
             let status = open.status(&open.find_any(existing.vnode)?, caller, granted)?;
             let Fid { vnode, unique, .. } = existing;
             let above = edited(&open, &above, |blob| blob.add(Entry { name, vnode, unique }))?;
             let above = open.status(&above, caller, granted)?;
             recount(&open, before, above.length);
-            LinkReply { status, directory: above, sync: sync(&open) }
-        };
-        let changed = [directory, existing].map(|fid| (fid.vnode, fid.unique));
-        volume.callbacks.changed(&changed, Some(&caller.host));
-        Ok(reply)
+            Ok(LinkReply { status, directory: above, sync: sync(&open) })
+        })
     }
 
     pub(super) fn remove(
@@ -221,17 +220,13 @@ impl FileServer {
             return Err(errno::EINVAL);
         }
         let volume = self.volume(directory.volume)?;
-        let (reply, changed) = {
+        changing(&volume.callbacks, Some(&caller.host), |changed| {
             let open = volume.enter(Access::Change)?;
-            let found = with_entries(&open, [(directory, name)], |[target]| {
-                self.remove_locked(&open, caller, (directory, name), target, is_directory)
+            let removed = with_entries(&open, [(directory, name)], |[target]| {
+                self.remove_locked(&open, caller, (directory, name), (target, is_directory), changed)
             });
-            let (status, target) = found?;
-            let changed = [(directory.vnode, directory.unique), target];
-            (ChangeReply { status, sync: sync(&open) }, changed)
-        };
-        volume.callbacks.changed(&changed, Some(&caller.host));
-        Ok(reply)
+            Ok(ChangeReply { status: removed?, sync: sync(&open) })
+        })
     }
 
     fn remove_locked(
@@ -239,9 +234,9 @@ impl FileServer {
         open: &Open,
         caller: &Caller,
         (fid, name): (Fid, &[u8]),
-        target: Option<Vnode>,
-        is_directory: bool,
-    ) -> Outcome<(FetchStatus, (Vnode, Unique))> {
+        (target, is_directory): (Option<Vnode>, bool),
+        changed: &mut Changed,
+    ) -> Outcome<FetchStatus> {
         let (above, granted) = directory_to_change(open, caller, fid, Rights::DELETE)?;
         let target = target.ok_or(errno::ENOENT)?;
         let (unique, kind, length) = brief(open, target)?;
@@ -257,9 +252,10 @@ impl FileServer {
         let failed = |error: zpl::Error| code_of(open, &error);
         // No call has the file open, because its vnode is locked.
         let gone = match is_directory {
-            true => Unlinked::Orphan(fs.rmdir(dir, name).map_err(failed)?),
-            false => fs.unlink_unused(dir, name).map_err(failed)?,
+            true => fs.rmdir(dir, name).map(Unlinked::Orphan),
+            false => fs.unlink_unused(dir, name),
         };
+        let gone = changed.by(&[(fid.vnode, fid.unique), (target, unique)], gone.map_err(failed))?;
         if let Unlinked::Orphan(gone) = gone {
             // If this fails, the file system frees the file when it is opened next.
             let _ = fs.reap(gone).map_err(failed);
@@ -271,7 +267,7 @@ impl FileServer {
         let above = edited(open, &above, |blob| blob.remove(name))?;
         let status = open.status(&above, caller, granted)?;
         recount(open, before, status.length);
-        Ok((status, (target, unique)))
+        Ok(status)
     }
 
     pub(super) fn rename(
@@ -287,28 +283,27 @@ impl FileServer {
         if old.volume != new.volume {
             return Err(errno::EXDEV);
         }
-        let volume: std::sync::Arc<Volume> = self.volume(old.volume)?;
-        let (reply, changed) = {
+        let volume = self.volume(old.volume)?;
+        changing(&volume.callbacks, Some(&caller.host), |changed| {
             let open = volume.enter(Access::Change)?;
             let entries = [(old, old_name), (new, new_name)];
             let renamed = with_entries(&open, entries, |[source, target]| {
-                self.rename_locked(&open, caller, (old, old_name, source), (new, new_name, target))
+                let (old, new) = ((old, old_name, source), (new, new_name, target));
+                self.rename_locked(&open, caller, old, new, changed)
             });
-            let (old_directory, new_directory, changed) = renamed?;
-            (RenameReply { old_directory, new_directory, sync: sync(&open) }, changed)
-        };
-        volume.callbacks.changed(&changed, Some(&caller.host));
-        Ok(reply)
+            let (old_directory, new_directory) = renamed?;
+            Ok(RenameReply { old_directory, new_directory, sync: sync(&open) })
+        })
     }
 
-    #[allow(clippy::type_complexity, reason = "the statuses of both directories, and what changed")]
     fn rename_locked(
         &self,
         open: &Open,
         caller: &Caller,
         (old, old_name, source): (Fid, &[u8], Option<Vnode>),
         (new, new_name, target): (Fid, &[u8], Option<Vnode>),
-    ) -> Outcome<(FetchStatus, FetchStatus, Vec<(Vnode, Unique)>)> {
+        changed: &mut Changed,
+    ) -> Outcome<(FetchStatus, FetchStatus)> {
         let (from, granted) = directory_to_change(open, caller, old, Rights::DELETE)?;
         let (to, granted_there) = directory_to_change(open, caller, new, Rights::INSERT)?;
         let source = open.find_any(source.ok_or(errno::ENOENT)?)?;
@@ -333,7 +328,8 @@ impl FileServer {
         let involved = [old.vnode, new.vnode, source.vnode].into_iter();
         involved.chain(target.as_ref().map(|target| target.vnode)).for_each(|vnode| open.forget(vnode));
         let names = ((object(old.vnode), old_name), (object(new.vnode), new_name));
-        let gone = fs.rename(names.0, names.1, Rename::Replace).map_err(|error| code_of(open, &error))?;
+        let gone = fs.rename(names.0, names.1, Rename::Replace).map_err(|error| code_of(open, &error));
+        let gone = changed.by(&renamed((old, new), &source, target.as_ref()), gone)?;
         if let Some(gone) = gone {
             let _ = fs.reap(gone).map_err(|error| code_of(open, &error));
             let _ = open.charge(-blocks.unwrap_or(0), -1);
@@ -363,14 +359,19 @@ impl FileServer {
         if moves {
             recount(open, before_there, new_status.length);
         }
-        let mut changed = vec![(old.vnode, old.unique)];
-        if moves {
-            // The status of the file names its directory, and a directory has it as an entry.
-            changed.extend([(new.vnode, new.unique), (source.vnode, source.unique)]);
-        }
-        changed.extend(target.map(|target| (target.vnode, target.unique)));
-        Ok((old_status, new_status, changed))
+        Ok((old_status, new_status))
     }
+}
+
+/// The files that a rename from one directory to another changes.
+fn renamed((old, new): (Fid, Fid), source: &Found, target: Option<&Found>) -> Vec<(Vnode, Unique)> {
+    let mut files = vec![(old.vnode, old.unique)];
+    if old.vnode != new.vnode {
+        // The status of the file names its directory, and a directory has it as an entry.
+        files.extend([(new.vnode, new.unique), (source.vnode, source.unique)]);
+    }
+    files.extend(target.map(|target| (target.vnode, target.unique)));
+    files
 }
 
 /// The length of a directory, which must have space for one more entry.
@@ -383,7 +384,7 @@ fn has_room(open: &Open, directory: &Found, name: &[u8]) -> Outcome<u64> {
 fn edited(open: &Open, before: &Found, change: impl FnOnce(&mut Editor) -> bool) -> Outcome<Found> {
     let after = open.find_any(before.vnode)?;
     let versions = (before.status.data_version, after.status.data_version);
-    open.blobs().edit((open.id, before.vnode), versions, change);
+    open.blobs().edit((open.instance, before.vnode), versions, change);
     Ok(after)
 }
 
@@ -430,7 +431,7 @@ fn found(open: &Open, looked: Result<ObjNum, zpl::Error>) -> Outcome<Option<Vnod
 fn with_entries<T, const N: usize>(
     open: &Open,
     entries: [(Fid, &[u8]); N],
-    then: impl Fn([Option<Vnode>; N]) -> Outcome<T>,
+    then: impl FnOnce([Option<Vnode>; N]) -> Outcome<T>,
 ) -> Outcome<T> {
     let look_all = || -> Outcome<[Option<Vnode>; N]> {
         let mut found = [None; N];

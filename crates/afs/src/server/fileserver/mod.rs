@@ -14,6 +14,7 @@
 //! OpenAFS: `src/viced/afsfileprocs.c`.
 
 mod change;
+pub(super) mod changed;
 mod read;
 mod store;
 mod volume;

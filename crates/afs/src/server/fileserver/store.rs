@@ -3,6 +3,7 @@
 use rx::Call as RxCall;
 use zpl::{SetAttr, Time};
 
+use super::changed::changing;
 use super::{FileServer, Outcome, PIECE, code_of, need_directory, sync};
 use crate::acl::AclText;
 use crate::calls::fileserver::{AclBytes, Call, ChangeReply};
@@ -46,26 +47,31 @@ impl FileServer {
         let volume = self.volume(fid.volume)?;
         let mut store = Store { volume: &volume, caller, fid, set: &set, begun: false };
         let _storing = volume.store(fid.vnode, caller.user.id);
-        store.begin(file_length, size)?;
-        let received = store.receive(call, position, length);
+        let begun = store.begin(file_length, size);
+        let received = begun.and_then(|()| store.receive(call, position, length));
         let done = received.and_then(|last| store.end(size, last)).map_err(|code| {
             // What was stored before it broke off stays, with a new version.
             let gave_up = store.give_up();
             gave_up.err().unwrap_or(code)
         });
-        volume.callbacks.changed(&[(fid.vnode, fid.unique)], Some(&caller.host));
+        if store.begun {
+            // A client whose store broke off does not know what there is.
+            let by = Some(&*caller.host).filter(|_| done.is_ok());
+            volume.callbacks.changed(&[(fid.vnode, fid.unique)], by);
+        }
         call.write(done?.to_bytes()).map_err(|_| errors::rx::RX_USER_ABORT)
     }
 
     pub(super) fn store_status(&self, caller: &Caller, fid: Fid, set: &StoreStatus) -> Outcome<ChangeReply> {
         let volume = self.volume(fid.volume)?;
-        let reply = {
+        changing(&volume.callbacks, Some(&caller.host), |changed| {
             let open = volume.enter(Access::Change)?;
             let _locks = open.lock(&[fid.vnode]);
             let file = open.find(fid.vnode, fid.unique)?;
             let granted = caller.granted(&open.acl(&file)?);
             caller.check_store_status(&file.about(), granted, set)?;
-            change(&open, caller, &file, set, false)?;
+            let done = change(&open, caller, &file, set, false);
+            changed.by(&[(fid.vnode, fid.unique)], done)?;
             if fid.vnode == Vnode::ROOT
                 && let Some(owner) = set.owner
             {
@@ -73,10 +79,8 @@ impl FileServer {
             }
             durable(&open, fid, set)?;
             let file = open.find(fid.vnode, fid.unique)?;
-            ChangeReply { status: open.status(&file, caller, granted)?, sync: sync(&open) }
-        };
-        volume.callbacks.changed(&[(fid.vnode, fid.unique)], Some(&caller.host));
-        Ok(reply)
+            Ok(ChangeReply { status: open.status(&file, caller, granted)?, sync: sync(&open) })
+        })
     }
 
     pub(super) fn store_acl(&self, caller: &Caller, fid: Fid, text: &AclBytes) -> Outcome<ChangeReply> {
@@ -94,7 +98,9 @@ impl FileServer {
         let names: Vec<Vec<u8>> = parsed.names().map(<[u8]>::to_vec).collect();
         let ids = self.core.protection.ids(&names)?;
         let acl = parsed.resolve(&ids).map_err(|_| errno::EINVAL)?;
-        let reply = {
+        // The rights of all files in it change, and clients ask for these with the directory. So
+        // the caller loses its promise, too.
+        changing(&volume.callbacks, None, |changed| {
             let open = volume.enter(Access::Change)?;
             let _locks = open.lock(&[fid.vnode]);
             let directory = open.find(fid.vnode, fid.unique)?;
@@ -103,14 +109,11 @@ impl FileServer {
             open.forget(fid.vnode);
             let fs = open.fs.by_afs_user(caller.user.id.0);
             let stored = fs.set_access_list(object(fid.vnode), &acl.to_compact());
-            stored.map_err(|error| code_of(&open, &error))?;
+            changed.by(&[(fid.vnode, fid.unique)], stored.map_err(|error| code_of(&open, &error)))?;
             let directory = open.find(fid.vnode, fid.unique)?;
             let granted = caller.granted(&acl);
-            ChangeReply { status: open.status(&directory, caller, granted)?, sync: sync(&open) }
-        };
-        // The rights of all files in it change, and clients ask for these with the directory.
-        volume.callbacks.changed(&[(fid.vnode, fid.unique)], None);
-        Ok(reply)
+            Ok(ChangeReply { status: open.status(&directory, caller, granted)?, sync: sync(&open) })
+        })
     }
 }
 
@@ -198,8 +201,8 @@ impl Store<'_> {
     fn end(&mut self, size: u64, last: Option<Piece>) -> Outcome<ChangeReply> {
         let open = self.volume.enter(Access::GoOn)?;
         let _locks = open.lock(&[self.fid.vnode]);
+        self.begun = true;
         if let Some((at, piece)) = &last {
-            self.begun = true;
             self.write_locked(&open, *at, piece, true)?;
         }
         let file = self.file(&open)?;

@@ -1,5 +1,7 @@
 use super::*;
 use crate::calls::fileserver::MAX_FIDS;
+use crate::errors::errno;
+use crate::server::fileserver::changed::changing;
 use crate::types::CallBack;
 
 /// Goal: a change calls back the other holder before it returns, and not the host that changed it.
@@ -253,4 +255,31 @@ fn many_files_need_several_calls() {
         })
         .collect();
     assert_eq!(lengths, [50, 50, 20]);
+}
+
+/// Goal: a call that fails after it changed a file breaks the promises for it, also those of its
+/// caller. A call that was refused breaks none.
+#[test]
+fn changes_of_failed_calls_are_told() {
+    let world = World::new();
+    let (caller, other) = (world.host(1), world.host(2));
+    let volume = world.callbacks.volume(VOLUME);
+    let call = |operation: Result<(), i32>, later: Result<(), i32>| {
+        for host in [&caller, &other] {
+            volume.promise(host, file(1).0, file(1).1, now());
+        }
+        let done = changing(&volume, Some(&caller), |changed| {
+            changed.by(&[file(1)], operation)?;
+            later
+        });
+        let mut events = world.fake.events();
+        events.sort_by_key(|event| format!("{event:?}"));
+        (done, events)
+    };
+    let both = || vec![broken(1, &[1]), broken(2, &[1])];
+    assert_eq!(call(Ok(()), Ok(())), (Ok(()), vec![broken(2, &[1])]));
+    assert_eq!(call(Ok(()), Err(errno::EIO)), (Err(errno::EIO), both()));
+    // An operation that fails so may have changed the file.
+    assert_eq!(call(Err(errno::EIO), Ok(())), (Err(errno::EIO), both()));
+    assert_eq!(call(Err(errno::EEXIST), Ok(())), (Err(errno::EEXIST), vec![]));
 }

@@ -2,10 +2,12 @@
 
 use afs::calls::volserver::{Call, Reply, attach, volume_flag};
 use afs::errors::{errno, volser, volume as code};
+use afs::partition::PartitionId;
+use afs::server::store::Partition;
 use afs::types::{Date, RestoreCookie, VolumeId, VolumeInfo};
 use afs::wire::{Chars, Flag};
 
-use super::{Operator, Rig, VOLUME, root};
+use super::{Operator, Rig, VOLUME, denied, root};
 
 const CLONE: VolumeId = VolumeId(VOLUME.0 + 2);
 const OTHER: VolumeId = VolumeId(VOLUME.0 + 10);
@@ -237,4 +239,24 @@ fn partitions() {
     };
     assert_eq!((info.name.as_bytes(), info.device.as_bytes()), (&b"/vicepa"[..], &b"cell/vicepa"[..]));
     assert!(info.free > 0 && info.free <= info.total);
+}
+
+/// Goal: a late call on a volume whose pool was abandoned notes nothing that is then taken for the
+/// volume of the same number that is served in its place.
+#[test]
+fn late_calls_on_an_abandoned_volume() {
+    let rig = Rig::new();
+    rig.volume(VOLUME, "v");
+    let (client, top) = (rig.client(None), root(VOLUME));
+    let file = client.create(top, "f").unwrap().fid;
+    let late = rig.server().core().table.get(VOLUME).unwrap().open().unwrap();
+    // With the access list as it is now.
+    let found = [top, file].map(|fid| late.find(fid.vnode, fid.unique).unwrap());
+    rig.client(Some("admin")).set_acl(top, "1\n0\nbob\t127\n").unwrap();
+    rig.server().abandon(PartitionId(0));
+    let pool = rig.pool.clone().unwrap();
+    rig.server().add(Partition::begin(PartitionId(0), pool, "cell/vicepa").unwrap()).unwrap();
+    found.iter().for_each(|file| drop(late.know(file).unwrap()));
+    drop((found, late));
+    assert_eq!(client.status(file).err(), denied::<()>().err());
 }
