@@ -278,8 +278,8 @@ impl Volume {
         };
         let read_only = self.is_clone() || stored.header.kind != VolumeType::ReadWrite;
         let mut dirty = false;
-        // The header said so before any change was committed: commits wait for the transaction group
-        // of a header.
+        // The header said so before any change was committed: a commit waits for the transaction
+        // group of a header.
         if !self.is_clone() && stored.is_counting {
             let counts = crate::volume::count(&fs)?;
             tracing::info!(

@@ -14,7 +14,7 @@ use crate::server::known::Known;
 use crate::server::open::Open;
 use crate::server::vnode::Found;
 use crate::server::volume::{Access, Volume};
-use crate::types::{CallBack, FetchStatus, Fid, VnodeType, VolSync};
+use crate::types::{CallBack, FetchStatus, Fid, Vnode, VnodeType, VolSync};
 use crate::volume::object;
 use crate::wire::{List, Wire};
 
@@ -27,18 +27,21 @@ const SHARED: usize = 4;
 /// Bytes of zeros that all holes share.
 const ZEROS_SIZE: usize = 128 << 10;
 
-/// The rights of a caller in the directory of the last file: the next one often has the same.
+/// The rights of a caller in the directory of the last file: the next one often has the same. An
+/// access list that changes during a call may count from the next call on.
 #[derive(Default)]
-struct LastRights(Option<(Arc<Known>, Granted)>);
+struct LastRights(Option<(Vnode, Granted)>);
 
 impl LastRights {
-    /// The rights of the caller, always the same one. `None`: the access list is not known.
-    fn granted(&mut self, caller: &Caller, governor: Arc<Known>) -> Option<Granted> {
-        match &self.0 {
-            Some((last, granted)) if Arc::ptr_eq(last, &governor) => Some(*granted),
+    /// The rights of the caller in a file. The volume and the caller are always the same ones.
+    /// `None`: the access list is not known.
+    fn granted(&mut self, open: &Open, caller: &Caller, known: &Known) -> Option<Granted> {
+        match self.0 {
+            Some((last, granted)) if last == known.governor => Some(granted),
             _ => {
+                let governor = open.known_alone(known.governor)?;
                 let granted = caller.granted(governor.acl.as_ref()?);
-                self.0 = Some((governor, granted));
+                self.0 = Some((known.governor, granted));
                 Some(granted)
             }
         }
@@ -82,11 +85,11 @@ impl FileServer {
         fid: Fid,
         (now, rights): (Instant, &mut LastRights),
     ) -> Option<Outcome<(FetchStatus, CallBack)>> {
-        let (known, governor) = open.known(fid.vnode)?;
+        let known = open.known_alone(fid.vnode)?;
         if known.unique != fid.unique {
             return Some(Err(code::VNOVNODE));
         }
-        let granted = rights.granted(caller, governor)?;
+        let granted = rights.granted(open, caller, &known)?;
         Some(caller.check_status(&known.about(), granted).map(|()| {
             let status = open.present_at(fid.vnode, &known, caller, granted, now);
             (status, self.promise_at(volume, open, fid, caller, now))
