@@ -521,6 +521,10 @@ impl FileTree for WithSnapshots {
         self.head.keeps_pages()
     }
 
+    fn changes_elsewhere(&self) -> bool {
+        self.head.changes_elsewhere()
+    }
+
     fn names_stay(&self, dir: Node) -> bool {
         match Self::place(dir) {
             Ok(NodeLocation::Head) => self.head.names_stay(dir),

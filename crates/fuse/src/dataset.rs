@@ -57,6 +57,8 @@ pub struct Dataset {
     xattrs: AtomicBool,
     statfs: Statfs,
     sizes: Option<Sizes>,
+    /// Another front end has the file system, and changes it.
+    lent: bool,
     /// The object of the last log message, so that a large damaged file doesn't fill the log.
     told: Mutex<Option<u64>>,
 }
@@ -75,8 +77,18 @@ impl Dataset {
             xattrs: AtomicBool::new(xattrs),
             statfs: sizes,
             sizes: None,
+            lent: false,
             told: Mutex::new(None),
         }
+    }
+
+    /// Makes a read-only tree of `fs`, which another front end has open and changes meanwhile.
+    ///
+    /// The caller drops it before that front end needs `fs` for itself alone.
+    pub fn lent(fs: FileSystem, shown: Shown) -> Self {
+        let mut tree = Self::new(fs, shown);
+        tree.lent = true;
+        tree
     }
 
     /// Has `statfs` call `sizes` each time.
@@ -102,7 +114,7 @@ impl Dataset {
     }
 
     fn is_writable(&self) -> bool {
-        self.fs.read().as_ref().is_some_and(FileSystem::is_writable)
+        !self.lent && self.fs.read().as_ref().is_some_and(FileSystem::is_writable)
     }
 
     /// Allows changes from now on, through `fs`.
@@ -244,7 +256,7 @@ impl Dataset {
             mtime: time(attr.mtime),
             ctime: time(attr.ctime),
             btime: time(attr.crtime),
-            settled: attr.settled,
+            settled: attr.settled && !self.lent,
         }
     }
 }
@@ -253,7 +265,8 @@ impl Drop for Dataset {
     /// Frees the removed files that the kernel still had. At an unmount it sends no FORGET for
     /// them.
     fn drop(&mut self) {
-        if let Some(fs) = self.fs().filter(FileSystem::has_orphans)
+        if !self.lent
+            && let Some(fs) = self.fs().filter(FileSystem::has_orphans)
             && let Err(error) = fs.drain()
         {
             tracing::warn!(dataset = self.name(), %error, "removed files are left for the next mount");
@@ -424,6 +437,9 @@ impl FileTree for Dataset {
     }
 
     fn accessed(&self, node: Node) {
+        if self.lent {
+            return;
+        }
         let (Ok(fs), Ok(object)) = (self.here(), self.object(node)) else { return };
         match fs.accessed(object) {
             // The read itself succeeded. Without space for the new access time, the old one stays.
@@ -485,7 +501,7 @@ impl FileTree for Dataset {
     }
 
     fn forget(&self, node: Node, _times: u64) {
-        let Some(fs) = self.fs().filter(FileSystem::has_orphans) else { return };
+        let Some(fs) = self.fs().filter(|fs| fs.has_orphans() && !self.lent) else { return };
         // A file that a rollback removed has nothing left to free.
         let Ok(object) = self.object(node) else { return };
         if let Err(error) = fs.reap(object) {

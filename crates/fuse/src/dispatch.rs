@@ -6,10 +6,12 @@
 //! read-only, or changes come through this mount and the kernel knows them. Other changes notify
 //! the kernel: those of `poolhouse cp`, and a rollback, which changes everything at once.
 //!
-//! There are three exceptions:
+//! There are these exceptions:
 //!
 //! | what | kept for | why |
 //! |---|---|---|
+//! | names and listings that another front end changes | 0 s | the kernel is not notified |
+//! | attributes of such files | 1 s | the same; pages go with attributes that differ |
 //! | names, where several may mean one entry | 0 s | a change of one changes others |
 //! | attributes of a file with unwritten blocks | 1 s | the writes change the allocated size |
 //! | attributes of a file with set-ID bits | 0 s | a write clears them without notice |
@@ -119,7 +121,7 @@ pub fn answer(tree: &dyn FileTree, behaviour: Behaviour, request: &Request<'_>, 
             return Outcome::Silent;
         }
         op::INTERRUPT => return Outcome::Silent,
-        op::INIT => handshake(behaviour, request, out),
+        op::INIT => handshake(tree, behaviour, request, out),
         op::DESTROY => Ok(()),
         op::LOOKUP => lookup(tree, node, request, out),
         op::GETATTR => getattr(tree, node, out),
@@ -140,7 +142,12 @@ pub fn answer(tree: &dyn FileTree, behaviour: Behaviour, request: &Request<'_>, 
             out.put(&abi::OpenOut { open_flags: FOPEN_DIRECT_IO, ..abi::OpenOut::default() });
             Ok(())
         }
-        op::OPEN if !tree.keeps_pages() => {
+        op::OPEN if !tree.keeps_pages() || tree.changes_elsewhere() => {
+            out.put(&abi::OpenOut::default());
+            Ok(())
+        }
+        // The kernel caches the listing unless this answer comes without a flag.
+        op::OPENDIR if tree.changes_elsewhere() => {
             out.put(&abi::OpenOut::default());
             Ok(())
         }
@@ -160,7 +167,12 @@ pub(crate) fn nodeid_of(tree: &dyn FileTree, node: Node) -> u64 {
     if node == tree.root() { abi::ROOT_ID } else { node.0 }
 }
 
-fn handshake(behaviour: Behaviour, request: &Request<'_>, out: &mut Answer) -> Result<(), Errno> {
+fn handshake(
+    tree: &dyn FileTree,
+    behaviour: Behaviour,
+    request: &Request<'_>,
+    out: &mut Answer,
+) -> Result<(), Errno> {
     let hello: abi::InitIn = request.body()?;
     let mut reply = abi::InitOut {
         major: abi::VERSION_MAJOR,
@@ -199,6 +211,10 @@ fn handshake(behaviour: Behaviour, request: &Request<'_>, out: &mut Answer) -> R
     if behaviour.posix_acl {
         // In a directory with a default ACL the umask has no effect. The tree decides that.
         wanted |= init::POSIX_ACL | init::DONT_MASK;
+    }
+    if tree.changes_elsewhere() {
+        // A read of an open file checks its attributes, and drops pages if they differ.
+        wanted |= init::AUTO_INVAL_DATA;
     }
     let offered = u64::from(hello.flags);
     if hello.major < abi::VERSION_MAJOR || offered & needed != needed {

@@ -385,6 +385,14 @@ pub trait FileTree: Send + Sync {
         true
     }
 
+    /// Whether another front end changes files, unknown to the kernel.
+    ///
+    /// Then the kernel keeps no listings, and drops pages of a file when its attributes show a
+    /// change. Attributes must not be [`Attr::settled`], nor names stay ([`FileTree::names_stay`]).
+    fn changes_elsewhere(&self) -> bool {
+        false
+    }
+
     /// Whether the contents of files differ at each read.
     ///
     /// Then the kernel must not cache pages, nor rely on the sizes of files.

@@ -120,6 +120,10 @@ impl FileTree for Nest {
         self.top.keeps_pages()
     }
 
+    fn changes_elsewhere(&self) -> bool {
+        self.top.changes_elsewhere()
+    }
+
     fn is_live(&self) -> bool {
         self.top.is_live()
     }
