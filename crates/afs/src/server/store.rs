@@ -21,8 +21,10 @@
 //! when the partition is opened next. A volume is marked until it is complete, so a crash between
 //! the calls of `vos` leaves nothing.
 
+mod beside;
 mod left;
 
+pub use beside::Beside;
 pub use left::{Contents, Left};
 
 use std::sync::Arc;
@@ -44,6 +46,7 @@ use super::{Error, Result};
 use crate::partition::PartitionId;
 use crate::types::VolumeId;
 use crate::volume::new_volume;
+use beside::Others;
 use left::{clones_in, mark_of};
 
 /// The property that makes a file system a partition. Its value is the partition's letters.
@@ -88,6 +91,7 @@ pub struct Partition {
     crashes: u32,
     /// Held from the reading of a file system's mark to the change of it.
     marks: [Mutex<()>; MARKS],
+    others: Others,
 }
 
 /// A file system of a partition.
@@ -198,9 +202,15 @@ impl Partition {
         let (word, count) = text.split_once(' ').unwrap_or_default();
         let crashes = count.parse::<u32>().unwrap_or(0).wrapping_add(u32::from(word == RUNNING));
         let marks = std::array::from_fn(|_| Mutex::default());
-        let partition = Self { id, pool, dataset: dataset.to_owned(), crashes, marks };
+        let others = Others::default();
+        let partition = Self { id, pool, dataset: dataset.to_owned(), crashes, marks, others };
         partition.mark(RUNNING)?;
         Ok(Arc::new(partition))
+    }
+
+    /// Has `beside` notified of what happens to datasets. Only the first call has an effect.
+    pub fn tell(&self, beside: Box<dyn Beside>) {
+        self.others.set(beside);
     }
 
     /// Ends the use of the partition. The caller has closed all volumes.
@@ -256,7 +266,13 @@ impl Partition {
     }
 
     fn destroy_snapshot(&self, name: String) -> Result<()> {
+        self.others.end(&name);
         self.run(vec![Box::new(DestroySnapshots { names: vec![name], defer: false })])
+    }
+
+    fn destroy_head(&self, name: String) -> Result<()> {
+        self.others.end(&name);
+        self.run(vec![Box::new(DestroyHead { name })])
     }
 
     fn rename_new(&self, head: Head, id: VolumeId) -> Result<()> {
@@ -411,7 +427,7 @@ impl Partition {
         self.run(vec![Box::new(Snapshot { names, props, enforce_limits: true })])?;
         let gone = match old {
             Found::Snapshot { id, head } => self.destroy_snapshot(self.snapshot_name(head, id)),
-            Found::Dataset(id) => self.run(vec![Box::new(DestroyHead { name: self.name(id) })]),
+            Found::Dataset(id) => self.destroy_head(self.name(id)),
         };
         if let Err(error) = gone {
             let _ = self.destroy_snapshot(self.new_name(head, id));
@@ -454,6 +470,7 @@ impl Partition {
     /// [`Error::Pool`]: there is no such clone, or it is in use.
     pub fn destroy_clone(&self, head: Head, id: VolumeId) -> Result<()> {
         let names = vec![self.snapshot_name(head, id)];
+        self.others.end(&names[0]);
         let mut tasks: Vec<Box<dyn SyncTask + Send>> =
             vec![Box::new(DestroySnapshots { names, defer: false })];
         {
@@ -472,7 +489,7 @@ impl Partition {
         let name = self.head_name(head);
         let dataset = self.pool.dataset(&name)?;
         let left = self.pool.spa().read(|| dataset.dsl().snapshot_count()).map_err(poolhouse::Error::from)?;
-        if left == 0 { self.run(vec![Box::new(DestroyHead { name })]) } else { Ok(()) }
+        if left == 0 { self.destroy_head(name) } else { Ok(()) }
     }
 
     /// Destroys a volume. If clones of it stay, their file system gets another name, and keeps no
@@ -490,9 +507,8 @@ impl Partition {
             names.retain(|name| *name != self.guard_name(id));
         }
         // Snapshots of an administrator keep the files too.
-        let Some(newest) = names.pop() else {
-            return self.run(vec![Box::new(DestroyHead { name })]).map(|()| None);
-        };
+        let Some(newest) = names.pop() else { return self.destroy_head(name).map(|()| None) };
+        self.others.end(&name);
         let to = Some(newest);
         let free = |number: &u32| {
             let head = Head { volume: id, gone: Some(*number) };
@@ -503,8 +519,9 @@ impl Partition {
         let new = self.head_name(head);
         self.run(vec![
             Box::new(Rollback { name: name.clone(), to }),
-            Box::new(Rename { old: name, new, enforce_limits: false }),
+            Box::new(Rename { old: name.clone(), new: new.clone(), enforce_limits: false }),
         ])?;
+        self.others.rename(&name, &new);
         Ok(Some(head))
     }
 
@@ -534,11 +551,13 @@ impl Partition {
     fn change_number(&self, old: String, id: VolumeId, stored: &Stored) -> Result<()> {
         let props = vec![text(INCOMPLETE, PENDING), text(HEADER, hexadecimal(&stored.encode()?))];
         self.run(vec![Box::new(SetProps { name: old.clone(), props, source: SetAs::Local })])?;
+        self.others.end(&old);
         let renamed = Rename { old: old.clone(), new: self.name(id), enforce_limits: false };
         if let Err(error) = self.run(vec![Box::new(renamed)]) {
             let _ = self.run(self.no_pending(&old));
             return Err(error);
         }
+        self.others.rename(&old, &self.name(id));
         self.end_change_of_number(id).map(drop)
     }
 
@@ -559,6 +578,7 @@ impl Partition {
         if stored.header.id == id {
             stored.write(&self.fs(id)?)?;
             let names = vec![self.snapshot_name(Head::of(id), clone)];
+            self.others.end(&names[0]);
             tasks.push(Box::new(DestroySnapshots { names, defer: false }));
             let props = vec![shown(&stored)];
             tasks.push(Box::new(SetProps { name: self.name(id), props, source: SetAs::Local }));
@@ -576,7 +596,8 @@ impl Partition {
         let (old, new) = (self.head_name(head), self.name(clone));
         let to = Some(self.snapshot_name(head, clone));
         self.run(vec![Box::new(Rollback { name: old.clone(), to })])?;
-        self.run(vec![Box::new(Rename { old, new, enforce_limits: false })])?;
+        self.run(vec![Box::new(Rename { old: old.clone(), new: new.clone(), enforce_limits: false })])?;
+        self.others.rename(&old, &new);
         self.end_detach(clone)
     }
 

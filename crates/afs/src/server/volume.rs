@@ -43,6 +43,8 @@ use crate::types::{PrincipalId, Vnode, VolumeId, VolumeType};
 const CRASH_STEP: u32 = 1 << 16;
 /// How long other threads may take to release the files of a volume.
 const CLOSING: Duration = Duration::from_secs(10);
+/// How long [`Volume::look`] waits for a thread that replaces the files.
+const LOOKING: Duration = Duration::from_secs(1);
 /// How long a transaction waits for stores that run.
 const STORES: Duration = Duration::from_secs(5);
 /// How often a thread looks whether files are released.
@@ -153,6 +155,11 @@ impl Volume {
         matches!(self.found(), Found::Snapshot { .. })
     }
 
+    /// Whether it is being removed.
+    pub fn is_gone(&self) -> bool {
+        self.gate.read().service == Service::Gone
+    }
+
     /// Notes that a user begins to store a file. Transactions wait for it.
     pub fn store(&self, vnode: Vnode, user: PrincipalId) -> Storing<'_> {
         self.storing.lock().push((vnode, user));
@@ -166,8 +173,21 @@ impl Volume {
     /// * EROFS: the call changes a clone or read-only volume.
     /// * VSALVAGE: it can't be opened. The log has the cause.
     pub fn enter(&self, access: Access) -> std::result::Result<Use<'_>, i32> {
+        self.enter_within(access, CLOSING)
+    }
+
+    /// Its files, for a local program that reads them. A thread that replaces them is waited for
+    /// only for a moment.
+    ///
+    /// # Errors
+    /// Those of [`Self::enter`].
+    pub fn look(&self) -> std::result::Result<Use<'_>, i32> {
+        self.enter_within(Access::Read, LOOKING)
+    }
+
+    fn enter_within(&self, access: Access, patience: Duration) -> std::result::Result<Use<'_>, i32> {
         let changes = access != Access::Read;
-        let until = Instant::now() + CLOSING;
+        let until = Instant::now() + patience;
         loop {
             let gate = self.gate.read();
             match gate.service {
