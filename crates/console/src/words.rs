@@ -83,8 +83,8 @@ pub fn reason(reason: &Reason, clock: &Clock) -> String {
 fn served_over_afs(partition: &str, volume: Option<u32>) -> String {
     match volume {
         Some(volume) => format!(
-            "AFS serves it as volume {volume}; use 'vos' to change it, or read a snapshot of it with \
-             'poolhouse ls' and 'poolhouse cp'; 'poolhouse afs disable {partition}' ends the service"
+            "AFS serves it as volume {volume}; use 'vos' to change it, and 'zfs mount' or a snapshot of it \
+             to read it; 'poolhouse afs disable {partition}' ends the service"
         ),
         None => format!("AFS serves '{partition}'; use 'poolhouse afs disable {partition}' first"),
     }

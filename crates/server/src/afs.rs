@@ -22,10 +22,13 @@ mod running;
 mod settings;
 mod view;
 
+use crate::mounts::{BesideAfs, Place, Server};
 use crate::pools::imported::Imported;
 use crate::replies::of_library;
 use afs::partition::PartitionId;
 use afs::server::store::{PARTITION, Partition};
+use afs::server::volserver::transactions::Transaction;
+use afs::types::VolumeId;
 use api::{AfsDisable, AfsEnable, AfsPartition, Caller, DatasetChange, Error, Reason};
 use expected::Expected;
 use ondisk::Guid;
@@ -138,6 +141,8 @@ impl Afs {
         let checked = self.running(&settings).map(drop);
         let done = checked
             .map_err(|what| Error::new(name, Reason::Afs { what }))
+            // Once more: since it is reserved, nothing can be mounted beside the server.
+            .and_then(|()| check_mounts(imported, name))
             .and_then(|()| settings::store(imported, name, letters, &settings))
             .and_then(|()| self.serve(imported, name, letters, &settings));
         match done {
@@ -283,6 +288,7 @@ impl Afs {
         let running = running.map_err(|what| Error::new(name, Reason::Afs { what }))?;
         let bad = |error: afs::server::Error| of_afs(name, &error);
         let partition = Partition::begin(id, imported.pool.clone(), name).map_err(bad)?;
+        partition.tell(Box::new(BesideAfs(Arc::downgrade(&imported.mounts))));
         running.server.add(Arc::clone(&partition)).map_err(|error| {
             // It was not served, so its next start is not one after a crash.
             if let Err(error) = partition.end() {
@@ -350,8 +356,8 @@ impl Afs {
         }
         let bad = |what| Reason::BadValue { what };
         let (id, settings) = stored.checked().map_err(bad)?;
-        check_mounts(imported, name).map_err(|error| error.reason)?;
         self.reserve(name, id).map_err(bad)?;
+        check_mounts(imported, name).map_err(|error| error.reason)?;
         self.serve(imported, name, id, &settings).map_err(|error| error.reason)?;
         self.set(name, Stage::Served);
         tracing::info!(dataset = name, partition = %id, "a partition is served over AFS");
@@ -375,7 +381,15 @@ impl Afs {
         if settings::stored(imported, name)?.is_none() {
             return Err(Error::new(name, Reason::NotAfs));
         }
-        self.remove(name, request.force)?;
+        // What prevents it is reported before anything is unmounted.
+        if !request.force
+            && let Some(error) = self.in_transaction_of(name)
+        {
+            return Err(error);
+        }
+        let (mounts, pool) = (&imported.mounts, &imported.pool);
+        let unmounted = mounts.release(caller, pool, name, request.force)?;
+        self.remove(name, request.force).inspect_err(|_| mounts.take_back(pool, &unmounted))?;
         let forgotten = settings::forget(imported, name);
         match &forgotten {
             Ok(()) => {
@@ -431,15 +445,16 @@ impl Afs {
 
     /// A transaction that is in the way of an export of this pool.
     pub(crate) fn in_transaction(&self, imported: &Imported) -> Option<Error> {
+        self.names_of(imported.pool.name()).iter().find_map(|name| self.in_transaction_of(name))
+    }
+
+    /// A transaction of a volume of this partition.
+    fn in_transaction_of(&self, name: &str) -> Option<Error> {
         let running = self.server.lock().clone()?;
-        let names = self.names_of(imported.pool.name());
-        let transactions = running.server.core().transactions.all();
-        transactions.into_iter().filter(|found| !found.is_deleted).find_map(|found| {
-            let of_it = |name: &&String| found.volume.partition.dataset() == name.as_str();
-            let name = names.iter().find(of_it)?;
-            let (volume, call) = (found.volume.id.0, found.last_call.to_owned());
-            Some(Error::new(name, Reason::InTransaction { volume, transaction: found.id, call }))
-        })
+        let of_it = |found: &Transaction| !found.is_deleted && found.volume.partition.dataset() == name;
+        let found = running.server.core().transactions.all().into_iter().find(of_it)?;
+        let (volume, call) = (found.volume.id.0, found.last_call.to_owned());
+        Some(Error::new(name, Reason::InTransaction { volume, transaction: found.id, call }))
     }
 
     /// Removes the partitions of a pool that is exported. With `force`, whatever uses them.
@@ -495,7 +510,7 @@ impl Afs {
         Some((found.clone(), volume_of(found, name)))
     }
 
-    /// Why a file system can't be mounted or used otherwise: the server has it. Snapshots can.
+    /// Why a file system can't be used: the server has it. Snapshots can.
     pub(crate) fn obstacle(&self, name: &str) -> Option<Reason> {
         if name.contains('@') {
             return None;
@@ -584,6 +599,26 @@ impl Afs {
     }
 }
 
+impl Server for Afs {
+    fn has(&self, name: &str) -> bool {
+        self.server_of(name).is_some()
+    }
+
+    fn volume_at(&self, name: &str) -> Result<Option<Place>, Reason> {
+        if name.contains('@') {
+            return Ok(None);
+        }
+        let Some((partition, number)) = self.server_of(name) else { return Ok(None) };
+        let refused = Reason::ServedOverAfs { partition: partition.clone(), volume: number };
+        let stage = self.partitions.lock().get(&partition).map(|entry| entry.stage.clone());
+        let running = self.server.lock().clone().filter(|_| stage == Some(Stage::Served));
+        let (Some(running), Some(number)) = (running, number) else { return Err(refused) };
+        let place = Place::new(running.server.core(), &partition, VolumeId(number));
+        let is_itself = name == format!("{partition}/{number}");
+        if is_itself && place.volume().is_some() { Ok(Some(place)) } else { Err(refused) }
+    }
+}
+
 /// Refuses a number that another partition has.
 fn free(partitions: &BTreeMap<String, Entry>, name: &str, id: PartitionId) -> Result<(), String> {
     let has_it = |(other, entry): &(&String, &Entry)| {
@@ -611,18 +646,20 @@ fn end(mut running: Arc<Running>) {
     tracing::warn!("the AFS server ends later: a query of its status still runs");
 }
 
-/// Refuses a partition that is mounted, or has something mounted below.
+/// Refuses a partition that is mounted, or has something mounted below. Snapshots may be.
 ///
 /// # Errors
-/// * [`Reason::HeldOpen`]
+/// * [`Reason::HeldOpen`], [`Reason::Busy`]
 fn check_mounts(imported: &Imported, name: &str) -> Result<(), Error> {
-    let mounted = imported.mounts.list().into_iter().find(|live| {
-        let mounted = live.name();
-        !mounted.contains('@') && within(name, &mounted)
-    });
-    let Some(live) = mounted else { return Ok(()) };
-    let by = format!("its mount on {}; 'zfs unmount {}' ends it", live.target().display(), live.name());
-    Err(Error::new(live.name(), Reason::HeldOpen { by }))
+    let is_mounted = |(mounted, _): &(String, _)| !mounted.contains('@') && within(name, mounted);
+    match imported.mounts.present().into_iter().find(is_mounted) {
+        None => Ok(()),
+        Some((mounted, None)) => Err(Error::new(mounted, Reason::Busy)),
+        Some((mounted, Some(target))) => {
+            let by = format!("its mount on {}; 'zfs unmount {mounted}' ends it", target.display());
+            Err(Error::new(mounted, Reason::HeldOpen { by }))
+        }
+    }
 }
 
 #[cfg(test)]

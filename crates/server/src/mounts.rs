@@ -20,6 +20,7 @@ pub(crate) mod journal;
 pub(crate) mod restore;
 pub mod threads;
 
+mod beside;
 mod busy;
 mod follow;
 mod later;
@@ -28,8 +29,11 @@ mod look;
 mod rollback;
 mod snapshots;
 mod spot;
+mod volume;
 
+pub(crate) use beside::BesideAfs;
 pub(crate) use load::{Plans, plans};
+pub(crate) use volume::{Place, Server};
 
 use crate::mounts::journal::Journal;
 use crate::replies::{of_dsl, of_fuse, of_library, of_zpl};
@@ -63,6 +67,8 @@ pub struct Mounts {
     nesting: Nesting,
     /// The record of the mounts.
     journal: Arc<Journal>,
+    /// The server that has volumes of AFS.
+    afs: Arc<dyn Server>,
     table: Mutex<Table>,
 }
 
@@ -231,10 +237,10 @@ impl Mounts {
         pool: &str,
         threads: usize,
         (others, nesting): (bool, Nesting),
-        journal: Arc<Journal>,
+        (journal, afs): (Arc<Journal>, Arc<dyn Server>),
     ) -> Result<Self, fuse::Error> {
         let workers = Arc::new(Workers::start(&format!("fuse-{pool}"), threads)?);
-        Ok(Self { workers, others, nesting, journal, table: Mutex::default() })
+        Ok(Self { workers, others, nesting, journal, afs, table: Mutex::default() })
     }
 
     /// The options for a mount, or for a place in the mount `around` it.
@@ -245,7 +251,10 @@ impl Mounts {
         around: Option<&fuse::Mount>,
         read_only: bool,
     ) -> Result<fuse::Options, Reason> {
-        let allow_other = plan.options.allow_other || self.others;
+        // The mount knows no access lists of AFS, so other users come in only by an option.
+        let by_default = plan.options.allow_other && !self.afs.has(&plan.name);
+        let by_option = plan.given.iter().any(|option| option == "allow_other");
+        let allow_other = by_default || by_option || self.others;
         // This is checked here, since the mount helper for users gives no reason.
         if allow_other && !fuse::system::may_let_others_in() {
             return Err(Reason::NobodyElse);
@@ -397,7 +406,10 @@ impl Mounts {
                     name,
                     options: Mutex::default(),
                     given,
-                    posix_acl: before.as_ref().map_or(plan.options.posix_acl, |live| live.posix_acl),
+                    posix_acl: match &before {
+                        Some(live) => live.posix_acl,
+                        None => plan.options.posix_acl && !files.are_served(),
+                    },
                     number: MADE.fetch_add(1, Ordering::Relaxed),
                     policies,
                     snapdir,
@@ -409,6 +421,7 @@ impl Mounts {
                 let live = Arc::new(live);
                 table.by_object.insert(object, State::Here(Arc::clone(&live)));
                 drop(table);
+                self.check_volume(&live)?;
                 self.write_down(&live);
                 if before.is_some()
                     && let Err(error) = self.follow(pool, &live)
@@ -481,6 +494,8 @@ impl Mounts {
         if now.object() != plan.dataset.object() {
             return Err(Reason::NoSuchDataset);
         }
+        // The table has the mount already, so the server does not begin to use it from now on.
+        let volume = self.afs.volume_at(&plan.name)?;
         let mut around = self.around(target);
         let mount = around.as_ref().and_then(|live| live.mount.own());
         let spot = self.place(plan, target, (how.cover, mount))?;
@@ -491,6 +506,8 @@ impl Mounts {
         let around = around.as_ref().and_then(|live| live.mount.own());
         let mounted = if plan.dataset.is_snapshot() {
             self.mount_snapshot(pool, plan, (around, &spot.path))
+        } else if let Some(volume) = volume {
+            self.mount_volume(pool, plan, name, (around, &spot.path), volume)
         } else if how.later && around.is_some() {
             self.mount_later(pool, plan, name, (around, &spot.path))
         } else {

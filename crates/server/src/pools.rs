@@ -40,8 +40,8 @@ use crate::afs::Afs;
 use crate::commands::pool::cachefile::{self, Memory};
 use crate::commands::pool::{inject, leave};
 use crate::control::files::visits::Visits;
-use crate::mounts::Mounts;
 use crate::mounts::journal::Journal;
+use crate::mounts::{Mounts, Server};
 use crate::query;
 use crate::replies::of_fuse;
 use crate::sync_all::Syncs;
@@ -69,7 +69,7 @@ pub struct Pools {
     pub(crate) doors: Doors,
     pub(crate) attachments: Attachments,
     /// The AFS server and its partitions.
-    pub(crate) afs: Afs,
+    pub(crate) afs: Arc<Afs>,
     /// Commands that use files of the pools without a mount.
     pub(crate) visits: Arc<Visits>,
     /// The notification of `sync(2)`.
@@ -148,7 +148,8 @@ impl Pools {
     fn mounts_of(&self, name: &str) -> Result<Arc<Mounts>, Error> {
         let nesting = Nesting::of_this_process(self.nest.load(Ordering::Relaxed));
         let how = (self.lets_others_in(), nesting);
-        let mounts = Mounts::new(name, threads(), how, Arc::clone(&self.journal));
+        let afs = Arc::clone(&self.afs) as Arc<dyn Server>;
+        let mounts = Mounts::new(name, threads(), how, (Arc::clone(&self.journal), afs));
         mounts.map(Arc::new).map_err(|error| Error::new(name, of_fuse(&error)))
     }
 

@@ -1,6 +1,8 @@
 //! The AFS server of a daemon: partitions of its pools, and calls of clients to them. The cell has
 //! no database server that answers.
 
+mod mounted;
+
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::path::Path;
@@ -70,11 +72,20 @@ impl Stand {
     }
 
     fn enable_as(&self, letters: &str) -> String {
+        self.daemon.good(&self.line_to_enable(letters))
+    }
+
+    /// Has the partition refused. Returns why.
+    fn try_enable(&self) -> String {
+        self.bad(&self.line_to_enable("a"))
+    }
+
+    fn line_to_enable(&self, letters: &str) -> String {
         let (at, [files, volumes]) = (self.dir.path().display(), self.ports);
-        self.daemon.good(&format!(
+        format!(
             "afs enable --create --partition {letters} --config {at}/cell --address {HERE} --port {files} \
              --volume-port {volumes} tank/vicepa"
-        ))
+        )
     }
 
     /// Imports the pool again.
@@ -119,11 +130,16 @@ impl Stand {
 
     /// A call of an administrator's program with the cell's key.
     fn operate(&self, call: &Call) -> Result<Reply, rx::Error> {
+        let bytes = self.operate_raw(call, &[])?;
+        Ok(Reply::decode(call.opcode(), &bytes).expect("a reply"))
+    }
+
+    /// The bytes that answer such a call, which is followed by data.
+    fn operate_raw(&self, call: &Call, data: &[u8]) -> Result<Vec<u8>, rx::Error> {
         let keys = Arc::new(Keys::fixed(vec![Key::new(1, ENCTYPE, &KEY)]));
         let class = Ticket::local(&keys, SUPERUSER, Level::Clear).expect("a ticket");
         let (_endpoint, connection) = self.connect(4, &class);
-        let bytes = connection.call(call.request(), TIME)?;
-        Ok(Reply::decode(call.opcode(), &bytes).expect("a reply"))
+        connection.call([&call.request(), data].concat(), TIME)
     }
 
     /// Makes a volume, as `vos create` does.
@@ -224,7 +240,7 @@ fn what_is_served_stays() {
     stand.create();
     let volume = format!("tank/vicepa/{VOLUME}");
     for line in [
-        format!("zfs mount {volume}"),
+        "zfs mount tank/vicepa".to_owned(),
         format!("zfs destroy {volume}"),
         format!("zfs rename {volume} tank/other"),
         format!("ls {volume}:"),

@@ -167,7 +167,8 @@ impl Mounts {
         {
             return Err(fail(Reason::BadMountOption { option: "allow_other".into() }));
         }
-        if plan.dataset.is_snapshot() && options.iter().any(|option| option == "rw") {
+        let never = plan.dataset.is_snapshot() || live.files.are_served();
+        if never && options.iter().any(|option| option == "rw") {
             return Err(fail(Reason::PoolReadonly));
         }
         let to_write = !plan.options.read_only;

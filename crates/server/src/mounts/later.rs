@@ -30,6 +30,7 @@ use ondisk::ObjNum;
 use parking_lot::{Mutex, MutexGuard};
 use poolhouse::Pool;
 use rustix::io::Errno;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use zpl::Policies;
 
@@ -49,12 +50,31 @@ enum State {
         failed: Option<Reason>,
     },
     Open(Weak<Shown>),
+    /// The AFS server has them. The flag ends the mount's use of them.
+    Served(Arc<AtomicBool>),
 }
 
 impl Files {
     /// Files that are open.
     pub(super) fn open(shown: &Arc<Shown>) -> Self {
         Self(Arc::new(Mutex::new(State::Open(Arc::downgrade(shown)))))
+    }
+
+    /// Files of a volume that the AFS server has. The flag ends the use of them.
+    pub(super) fn served(ended: Arc<AtomicBool>) -> Self {
+        Self(Arc::new(Mutex::new(State::Served(ended))))
+    }
+
+    /// Whether the AFS server has them.
+    pub(super) fn are_served(&self) -> bool {
+        matches!(&*self.0.lock(), State::Served(_))
+    }
+
+    /// Has all requests fail from now on.
+    pub(super) fn end(&self) {
+        if let State::Served(ended) = &*self.0.lock() {
+            ended.store(true, Ordering::Release);
+        }
     }
 
     fn closed(read_only: bool) -> Self {
@@ -69,7 +89,7 @@ impl Files {
     pub(super) fn get(&self) -> Option<Arc<Shown>> {
         match &*self.0.lock() {
             State::Open(shown) => shown.upgrade(),
-            State::Closed { .. } => None,
+            State::Closed { .. } | State::Served(_) => None,
         }
     }
 
@@ -86,6 +106,8 @@ impl Files {
             State::Closed { failed: Some(reason), .. } => reason.clone(),
             // This is also the state of a mount that is about to end.
             State::Closed { failed: None, .. } => Reason::Busy,
+            // The command should have been refused before.
+            State::Served(_) => Reason::Busy,
             State::Open(_) => {
                 let what = "is mounted, and its files are not served: a rollback could not open it \
                             again, or it is being unmounted; unmount and mount it";
@@ -99,6 +121,7 @@ impl Files {
         match &*self.0.lock() {
             State::Open(shown) => shown.upgrade().is_none_or(|shown| !shown.writable()),
             State::Closed { read_only, .. } => *read_only,
+            State::Served(_) => true,
         }
     }
 }

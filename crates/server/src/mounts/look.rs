@@ -70,7 +70,7 @@ impl Look {
         Self { posix_acl: plan.options.posix_acl, xattrs: plan.xattrs, sizes: plan.sizes }
     }
 
-    fn how(self, name: String) -> How {
+    pub(super) fn how(self, name: String) -> How {
         let Self { posix_acl, xattrs, sizes } = self;
         How { name, posix_acl, xattrs, sizes }
     }
@@ -128,10 +128,21 @@ pub(super) fn tree_of(
     (policies, snapdir): (&Policies, &SnapDirNow),
 ) -> Result<(Arc<dyn FileTree>, Arc<Shown>), Reason> {
     let shown = how.head(pool, plan, name, policies)?;
+    Ok((with_snapshots(pool, plan, how, name, snapdir, Arc::clone(&shown) as Arc<dyn FileTree>), shown))
+}
+
+/// The tree of a head with its snapshots.
+pub(super) fn with_snapshots(
+    pool: &Pool,
+    plan: &Plan,
+    how: Look,
+    name: &NameNow,
+    snapdir: &SnapDirNow,
+    files: Arc<dyn FileTree>,
+) -> Arc<dyn FileTree> {
     let (spa, name, snapdir) = (Arc::clone(pool.spa()), name.clone(), snapdir.clone());
     let snapshots = Heads { head: plan.dataset.closed(), name, how, snapdir, spa };
-    let tree = WithSnapshots::new(Arc::clone(&shown) as Arc<dyn FileTree>, Box::new(snapshots));
-    Ok((Arc::new(tree), shown))
+    Arc::new(WithSnapshots::new(files, Box::new(snapshots)))
 }
 
 pub(super) fn to_be_read(dataset: &dsl::Dataset) -> Result<FileSystem, Reason> {
@@ -151,7 +162,7 @@ pub(super) fn to_be_written(pool: &Pool, plan: &Plan, policies: &Policies) -> Re
 }
 
 /// The function behind `statfs`, which reads the sizes each time.
-fn sizes(
+pub(super) fn sizes(
     dsl: dsl::Dsl,
     name: NameNow,
     policies: Policies,

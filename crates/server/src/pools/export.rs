@@ -174,9 +174,10 @@ impl Pools {
     fn restore_parted(&self, imported: &Arc<Imported>) {
         let Parted { mounts, devices } = std::mem::take(&mut *imported.parted.lock());
         let mounts: Vec<_> = mounts.into_iter().map(|live| (Arc::clone(imported), live)).collect();
+        // Volumes are mounted as the AFS server has them.
+        self.afs.adopt(imported);
         restore_all(&mounts);
         self.attachments.devices_back(&self.table, devices);
-        self.afs.adopt(imported);
     }
 
     /// The same, if the pool is imported and not suspended. Otherwise the next clear does it.

@@ -21,7 +21,7 @@
 use crate::mounts::forest::{Fate, Forest, Way};
 use crate::mounts::restore::Left;
 use crate::mounts::threads::threads_for;
-use crate::mounts::{How, Plans, plans};
+use crate::mounts::{How, Plans, Server, plans};
 use crate::pools::Pools;
 use crate::pools::holders::with_user;
 use crate::pools::imported::{Imported, Mounted};
@@ -192,6 +192,9 @@ impl Pools {
             plan.apply(&request.options)
                 .map_err(|option| Error::new(&plan.name, Reason::BadMountOption { option }))?;
             if remount {
+                if is_volume(&pool, &plan)? && request.options.iter().any(|option| option == "rw") {
+                    return Err(Error::new(&plan.name, Reason::PoolReadonly));
+                }
                 match pool.mounts.list().into_iter().find(|live| live.name() == plan.name) {
                     Some(live) => pool.mounts.remount(&pool.pool, &live, plan, &request.options)?,
                     None => return Err(Error::new(&plan.name, Reason::NotMounted)),
@@ -205,7 +208,7 @@ impl Pools {
             let kept = plan.redacted && ALLOW_REDACTED_MOUNT.get() == 0;
             let obstacle = plan.obstacle(named, request.force).or(mounted);
             let obstacle = obstacle.or(kept.then_some(Reason::Busy));
-            let obstacle = self.afs.obstacle(&plan.name).or(obstacle);
+            let obstacle = self.afs.volume_at(&plan.name).err().or(obstacle);
             if obstacle.is_none() {
                 read_only_if_volume(&pool, &mut plan)?;
             }
@@ -314,18 +317,23 @@ impl Pools {
 /// Has a volume of AFS mounted read-only: files that change outside of its server would be other
 /// files for clients.
 fn read_only_if_volume(imported: &Imported, plan: &mut Plan) -> Result<(), Error> {
-    // Other file systems are spared the look.
-    if plan.can_mount != CanMount::NoAuto || plan.dataset.is_snapshot() {
-        return Ok(());
-    }
-    let read = || plan.dataset.user_property(NAME);
-    let property = imported.pool.spa().read(read);
-    let property = property.map_err(|error| Error::new(&plan.name, of_dsl(&error)))?;
-    if property.is_some_and(|property| property.source == dsl::Source::Local) {
+    if is_volume(imported, plan)? {
         plan.apply(&["ro".to_owned()])
             .map_err(|option| Error::new(&plan.name, Reason::BadMountOption { option }))?;
     }
     Ok(())
+}
+
+/// Whether it is a volume of AFS.
+fn is_volume(imported: &Imported, plan: &Plan) -> Result<bool, Error> {
+    // Other file systems are spared the look.
+    if plan.can_mount != CanMount::NoAuto || plan.dataset.is_snapshot() {
+        return Ok(false);
+    }
+    let read = || plan.dataset.user_property(NAME);
+    let property = imported.pool.spa().read(read);
+    let property = property.map_err(|error| Error::new(&plan.name, of_dsl(&error)))?;
+    Ok(property.is_some_and(|property| property.source == dsl::Source::Local))
 }
 
 /// Reads the mount plan of a pool's dataset, and of those below it.
