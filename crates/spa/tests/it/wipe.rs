@@ -252,77 +252,93 @@ fn what_is_free_is_trimmed() {
     }
 }
 
-/// Goal: a pool is written and freed at random, nearly to its end, while all its devices are
+/// Writes and frees a pool of a shape at random, nearly to its end, while all its devices are
 /// initialized and trimmed again and again.
 ///
 /// Its contents are right, now and after an import, and no writer is refused space that exists.
-#[test]
-fn writers_lose_nothing() {
-    let draid = VdevShape::Draid(1, DraidShape { ndata: 2, nspares: 1, ngroups: 4 });
-    for (shape, count) in [
-        (VdevShape::Single, 1),
-        (VdevShape::Mirror, 2),
-        (VdevShape::Raidz(1), 3),
-        (VdevShape::Raidz(2), 4),
-        (draid, 5),
-    ] {
-        let dir = tempfile::tempdir().unwrap();
-        let images = images(dir.path(), count, 128 << 20);
-        let spa = new_pool(shape, &images);
-        let live = spa.writer().unwrap();
-        live.run(file_system("tank/a", Vec::new())).unwrap();
-        let owned = own(live, "tank/a");
-        let all = leaves(live);
-        let (wrote, writes) = mpsc::channel();
-        let mut model: BTreeMap<ObjNum, (u64, usize)> = BTreeMap::new();
-        std::thread::scope(|s| {
-            s.spawn(|| {
-                for () in writes {
-                    for kind in [WorkKind::Initialize, WorkKind::Trim] {
-                        if live.initialize_trim().stat(all[0], kind).state != WorkState::Active {
-                            if kind == WorkKind::Initialize {
-                                live.initialize_trim().work(&all, kind, WorkCommand::Undo).unwrap();
-                            }
-                            live.initialize_trim().work(&all, kind, START).unwrap();
+fn writers_lose_nothing(shape: VdevShape, count: usize) {
+    let dir = tempfile::tempdir().unwrap();
+    let images = images(dir.path(), count, 128 << 20);
+    let spa = new_pool(shape, &images);
+    let live = spa.writer().unwrap();
+    live.run(file_system("tank/a", Vec::new())).unwrap();
+    let owned = own(live, "tank/a");
+    let all = leaves(live);
+    // The devices are wiped again beside the writes, not for each write.
+    let (wrote, writes) = mpsc::sync_channel(1);
+    let mut model: BTreeMap<ObjNum, (u64, usize)> = BTreeMap::new();
+    std::thread::scope(|s| {
+        s.spawn(|| {
+            for () in writes {
+                for kind in [WorkKind::Initialize, WorkKind::Trim] {
+                    if live.initialize_trim().stat(all[0], kind).state != WorkState::Active {
+                        if kind == WorkKind::Initialize {
+                            live.initialize_trim().work(&all, kind, WorkCommand::Undo).unwrap();
                         }
+                        live.initialize_trim().work(&all, kind, START).unwrap();
                     }
                 }
-            });
-            for n in 0..200u64 {
-                wrote.send(()).unwrap();
-                let draw = noise(n + 7, 4);
-                let size = [4 << 10, 100 << 10, 1 << 20, 3 << 20][usize::from(draw[0] % 4)];
-                match write_file(live, &owned, &noise(n, size)) {
-                    Ok(object) => drop(model.insert(object, (n, size))),
-                    Err(e) => assert!(model.len() > 20, "{e}"),
-                }
-                while model.len() > 30 + usize::from(draw[1] % 16) {
-                    let at = usize::from(draw[2]) % model.len();
-                    let object = *model.keys().nth(at).unwrap();
-                    remove_file(live, &owned, object).unwrap();
-                    model.remove(&object);
-                }
-                if draw[3].is_multiple_of(8) {
-                    live.sync_all().unwrap();
-                }
             }
-            drop(wrote);
         });
-        for (object, (n, size)) in &model {
-            assert_eq!(read_file(&owned, *object, *size), noise(*n, *size), "{shape:?}");
+        for n in 0..200u64 {
+            _ = wrote.try_send(());
+            let draw = noise(n + 7, 4);
+            let size = [4 << 10, 100 << 10, 1 << 20, 3 << 20][usize::from(draw[0] % 4)];
+            match write_file(live, &owned, &noise(n, size)) {
+                Ok(object) => drop(model.insert(object, (n, size))),
+                Err(e) => assert!(model.len() > 20, "{e}"),
+            }
+            while model.len() > 30 + usize::from(draw[1] % 16) {
+                let at = usize::from(draw[2]) % model.len();
+                let object = *model.keys().nth(at).unwrap();
+                remove_file(live, &owned, object).unwrap();
+                model.remove(&object);
+            }
+            if draw[3].is_multiple_of(8) {
+                live.sync_all().unwrap();
+            }
         }
-        drop(owned);
-        export(spa, dir.path());
-        let spa = import(dir.path()).unwrap();
-        let live = spa.writer().unwrap();
-        let owned = own(live, "tank/a");
-        for (object, (n, size)) in &model {
-            assert_eq!(read_file(&owned, *object, *size), noise(*n, *size), "{shape:?}");
-        }
-        drop(owned);
-        live.run(Box::new(DestroyHead { name: "tank/a".into() })).unwrap();
-        wait(live, WorkKind::Initialize);
-        wait(live, WorkKind::Trim);
-        export(spa, dir.path());
+        drop(wrote);
+    });
+    for (object, (n, size)) in &model {
+        assert_eq!(read_file(&owned, *object, *size), noise(*n, *size), "{shape:?}");
     }
+    drop(owned);
+    export(spa, dir.path());
+    let spa = import(dir.path()).unwrap();
+    let live = spa.writer().unwrap();
+    let owned = own(live, "tank/a");
+    for (object, (n, size)) in &model {
+        assert_eq!(read_file(&owned, *object, *size), noise(*n, *size), "{shape:?}");
+    }
+    drop(owned);
+    live.run(Box::new(DestroyHead { name: "tank/a".into() })).unwrap();
+    wait(live, WorkKind::Initialize);
+    wait(live, WorkKind::Trim);
+    export(spa, dir.path());
+}
+
+#[test]
+fn writers_of_a_device_lose_nothing() {
+    writers_lose_nothing(VdevShape::Single, 1);
+}
+
+#[test]
+fn writers_of_a_mirror_lose_nothing() {
+    writers_lose_nothing(VdevShape::Mirror, 2);
+}
+
+#[test]
+fn writers_of_raidz1_lose_nothing() {
+    writers_lose_nothing(VdevShape::Raidz(1), 3);
+}
+
+#[test]
+fn writers_of_raidz2_lose_nothing() {
+    writers_lose_nothing(VdevShape::Raidz(2), 4);
+}
+
+#[test]
+fn writers_of_draid_lose_nothing() {
+    writers_lose_nothing(VdevShape::Draid(1, DraidShape { ndata: 2, nspares: 1, ngroups: 4 }), 5);
 }
