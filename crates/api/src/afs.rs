@@ -145,7 +145,8 @@ pub struct AfsVolume {
     pub partition: String,
     /// Where it is in the pool: a file system or snapshot.
     pub dataset: String,
-    /// `online`, `busy`, `offline`, `transaction` or `damaged`.
+    /// `online`, `busy`, `offline`, `transaction`, `damaged`, or `waiting`: its header can't be
+    /// read now, because a call or the pool does not answer.
     pub state: String,
     /// Its size in KiB, as AFS counts.
     pub size: u64,

@@ -39,6 +39,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
+pub(crate) use view::{chosen, listed, spaces, unread};
+
 /// Whether a partition is served.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Stage {
@@ -104,7 +106,7 @@ pub(crate) fn obstacle_to_files(imported: &Imported, name: &str) -> Option<Reaso
 }
 
 /// Whether `name` is this dataset, below it, or a snapshot of either.
-fn within(root: &str, name: &str) -> bool {
+pub(crate) fn within(root: &str, name: &str) -> bool {
     name.strip_prefix(root).is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '@', '#']))
 }
 

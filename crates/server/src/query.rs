@@ -139,6 +139,22 @@ pub(crate) fn each<T: Send + 'static>(
     begun.into_iter().zip(pools).map(|(look, pool)| look?.end(pool, LATE, true)).collect()
 }
 
+/// Queries all of these pools at once; `None` for each that does not answer soon, even if it is the
+/// only one. `is_long`: the time counts from the last progress of the pool's devices.
+pub(crate) fn each_soon<T: Send + 'static>(
+    pools: &[Arc<Imported>],
+    is_long: bool,
+    look: impl Fn(&Arc<Imported>) -> T + Send + Sync + 'static,
+) -> Vec<Option<T>> {
+    let look = Arc::new(look);
+    let one = |pool: &Arc<Imported>| {
+        let look = Arc::clone(&look);
+        begin(pool, move |pool| look(pool))
+    };
+    let begun: Vec<_> = pools.iter().map(one).collect();
+    begun.into_iter().zip(pools).map(|(look, pool)| look?.end(pool, SOON, is_long)).collect()
+}
+
 /// The status of a pool (`spa_get_stats`).
 ///
 /// # Errors
@@ -216,4 +232,37 @@ pub(crate) fn shared_spares(told: &mut Pool, others: &[Arc<Imported>]) {
 // The recursion is as deep as the tree, which is limited when it is built.
 fn guids(vdev: &api::Vdev) -> Vec<u64> {
     vdev.children.iter().flat_map(guids).chain([vdev.guid]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pools::Pools;
+    use crate::view::PoolFacts;
+
+    /// Goal: a pool that does not answer is left after a moment, even if it is the only one. While
+    /// its query runs, the next one does not wait at all.
+    #[test]
+    fn a_silent_pool_is_left() {
+        let dir = tempfile::tempdir().unwrap();
+        let image = dir.path().join("d0");
+        std::fs::File::create(&image).unwrap().set_len(256 << 20).unwrap();
+        let pool = poolhouse::Pool::create("silent", &[&[&image]]).unwrap();
+        let pools = Arc::new(Pools::default());
+        let guid = pool.spa().guid();
+        pools.import("silent", guid, || Ok((pool, PoolFacts::default(), ()))).unwrap();
+        let all = [pools.table().pool("silent").unwrap()];
+        assert_eq!(each_soon(&all, false, |_| 1), [Some(1)]);
+        let (release, held) = channel::<()>();
+        let held = parking_lot::Mutex::new(held);
+        assert_eq!(each_soon(&all, false, move |_| held.lock().recv().is_ok()), [None]);
+        assert_eq!(each_soon(&all, false, |_| 2), [None]);
+        release.send(()).unwrap();
+        while all[0].known.late.load(Ordering::Relaxed) > 0 {
+            std::thread::yield_now();
+        }
+        assert_eq!(each_soon(&all, false, |_| 3), [Some(3)]);
+        drop(all);
+        assert!(pools.close(LATE, |_, _| {}).is_empty());
+    }
 }

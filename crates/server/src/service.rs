@@ -440,12 +440,12 @@ impl Service for LocalService {
 
     fn afs_status(&self, caller: &Caller) -> Result<AfsStatus, Error> {
         caller.must_own("the AFS server")?;
-        Ok(self.pools.afs.status())
+        Ok(self.pools.afs_status())
     }
 
     fn afs_volumes(&self, caller: &Caller, query: &AfsQuery) -> Result<Vec<AfsVolume>, Error> {
         caller.must_own("the volumes of AFS")?;
-        self.pools.afs.volumes(query)
+        self.pools.afs_volumes(query)
     }
 
     fn afs_clients(&self, caller: &Caller, query: &AfsQuery) -> Result<Vec<AfsClient>, Error> {

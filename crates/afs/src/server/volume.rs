@@ -258,10 +258,24 @@ impl Volume {
         if let Some(open) = self.gate.read().open.clone() {
             return Ok(open.stored());
         }
+        self.stored_header()
+    }
+
+    /// The header on disk.
+    fn stored_header(&self) -> Result<Stored> {
         match self.found() {
             Found::Dataset(id) => self.partition.header(id)?.ok_or(Error::Header { volume: id }),
             Found::Snapshot { head, id } => self.partition.clone_header(head, id),
         }
+    }
+
+    /// [`Self::peek`], unless a call has the volume so that this would wait for it.
+    ///
+    /// # Errors
+    /// Those of [`Self::open`].
+    pub fn try_peek(&self) -> Option<Result<Stored>> {
+        let open = self.gate.try_read()?.open.clone();
+        Some(open.map_or_else(|| self.stored_header(), |open| Ok(open.stored())))
     }
 
     fn open_locked(&self, gate: &mut Gate) -> Result<Arc<Open>> {
@@ -327,6 +341,14 @@ impl Volume {
             Service::Unknown => stored.service(),
             service => service,
         }
+    }
+
+    /// [`Self::service_as`], unless it would have to wait.
+    pub fn try_service_as(&self, stored: &Stored) -> Option<Service> {
+        Some(match self.gate.try_read()?.service {
+            Service::Unknown => stored.service(),
+            service => service,
+        })
     }
 
     /// The locks of clients.

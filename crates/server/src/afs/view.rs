@@ -1,10 +1,11 @@
 //! What commands show of the AFS server.
 
 use super::running::Running;
-use super::{Afs, Entry, Stage, of_afs, settings};
+use super::{Afs, Entry, Stage, of_afs, settings, within};
+use crate::pools::imported::Imported;
 use afs::partition::PartitionId;
 use afs::server::header::Service;
-use afs::server::store::Found;
+use afs::server::store::{Found, Partition};
 use afs::server::volume::Volume;
 use afs::types::{VolumeId, VolumeType};
 use api::{
@@ -15,8 +16,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Instant, UNIX_EPOCH};
 
+/// All and free, in KiB.
+type Space = (u64, u64);
+
 /// The volumes of a query, in the order of their numbers.
-fn chosen(running: &Running, query: &AfsQuery) -> Result<Vec<Arc<Volume>>, Error> {
+///
+/// # Errors
+/// * [`Reason::BadValue`]: this is no partition.
+pub(crate) fn chosen(running: &Running, query: &AfsQuery) -> Result<Vec<Arc<Volume>>, Error> {
     let wanted = query.partition.as_deref().map(partition).transpose()?;
     let is_chosen = |volume: &Arc<Volume>| {
         wanted.is_none_or(|id| volume.partition.id == id) && u64::from(volume.id.0) > query.after
@@ -42,7 +49,16 @@ fn kind(kind: VolumeType) -> &'static str {
     }
 }
 
-fn volume(running: &Running, volume: &Volume) -> AfsVolume {
+/// Volumes, as their headers say.
+pub(crate) fn listed<'a>(
+    running: &Running,
+    volumes: impl Iterator<Item = &'a Arc<Volume>>,
+) -> Vec<AfsVolume> {
+    volumes.map(|one| volume(running, one)).collect()
+}
+
+/// A volume whose header can't be read now, because its pool does not answer.
+pub(crate) fn unread(running: &Running, volume: &Volume) -> AfsVolume {
     let core = running.server.core();
     let root = volume.partition.dataset();
     let dataset = match volume.found() {
@@ -50,16 +66,23 @@ fn volume(running: &Running, volume: &Volume) -> AfsVolume {
         Found::Snapshot { id, head } => format!("{root}/{head}@{id}"),
     };
     let in_transaction = core.transactions.has(volume.id);
-    let mut shown = AfsVolume {
+    AfsVolume {
         id: volume.id.0,
         partition: volume.partition.id.to_string(),
         dataset,
-        state: "damaged".to_owned(),
+        state: if in_transaction { "transaction" } else { "waiting" }.to_owned(),
         promises: volume.callbacks.count() as u64,
         ..AfsVolume::default()
-    };
-    match volume.peek() {
-        Ok(stored) => {
+    }
+}
+
+fn volume(running: &Running, volume: &Volume) -> AfsVolume {
+    let mut shown = unread(running, volume);
+    let in_transaction = shown.state == "transaction";
+    match volume.try_peek() {
+        // A call has it, and waits itself.
+        None => {}
+        Some(Ok(stored)) => {
             let header = &stored.header;
             shown.name = String::from_utf8_lossy(&header.name).into_owned();
             shown.kind = kind(header.kind).to_owned();
@@ -67,11 +90,12 @@ fn volume(running: &Running, volume: &Volume) -> AfsVolume {
             shown.quota = header.quota.into();
             shown.files = header.file_count.into();
             shown.updated = header.update_date.0.into();
-            shown.state = state(volume.service_as(&stored)).to_owned();
+            shown.state = volume.try_service_as(&stored).map_or("waiting", state).to_owned();
         }
         // A restore has its files.
-        Err(afs::server::Error::Busy { .. }) => shown.state = "offline".to_owned(),
-        Err(error) => {
+        Some(Err(afs::server::Error::Busy { .. })) => shown.state = "offline".to_owned(),
+        Some(Err(error)) => {
+            shown.state = "damaged".to_owned();
             tracing::warn!(volume = volume.id.0, error = api::chain(&error), "the volume can't be listed");
         }
     }
@@ -126,7 +150,7 @@ fn server(running: &Running) -> AfsServer {
 
 impl Afs {
     /// The server, if it runs.
-    fn now(&self) -> Option<Arc<Running>> {
+    pub(crate) fn now(&self) -> Option<Arc<Running>> {
         self.server.lock().clone()
     }
 
@@ -135,28 +159,31 @@ impl Afs {
         let entry = self.partitions.lock().get(name).cloned();
         let running = self.now();
         let counts = counts(running.as_deref());
-        entry.map(|entry| shown(running.as_deref(), &counts, name, &entry)).unwrap_or_default()
+        let Some(entry) = entry else { return AfsPartition::default() };
+        let mut shown = shown(&counts, name, &entry);
+        let served = running.zip(entry.id).filter(|_| shown.served);
+        match served.and_then(|(running, id)| running.server.core().partition(id)).map(|one| space(&one)) {
+            Some(Ok(space)) => (shown.total, shown.free) = space,
+            Some(Err(reason)) => shown.problem = Some(reason),
+            None => {}
+        }
+        shown
     }
 
-    /// The server and its partitions.
+    /// The partitions of the server.
+    pub(crate) fn served(&self) -> Vec<Arc<Partition>> {
+        self.now().map(|running| running.server.core().partitions()).unwrap_or_default()
+    }
+
+    /// The server and its partitions, without their space: no pool is read.
     pub(crate) fn status(&self) -> AfsStatus {
         let partitions = self.partitions.lock().clone();
         let running = self.now();
         let counts = counts(running.as_deref());
-        let shown = |(name, entry): (&String, &Entry)| shown(running.as_deref(), &counts, name, entry);
+        let shown = |(name, entry): (&String, &Entry)| shown(&counts, name, entry);
         let mut partitions: Vec<AfsPartition> = partitions.iter().map(shown).collect();
         partitions.sort_by(|a, b| (a.name.len(), &a.name).cmp(&(b.name.len(), &b.name)));
         AfsStatus { server: running.as_deref().map(server), partitions }
-    }
-
-    /// Volumes and clones.
-    ///
-    /// # Errors
-    /// * [`Reason::BadValue`]: this is no partition.
-    pub(crate) fn volumes(&self, query: &AfsQuery) -> Result<Vec<AfsVolume>, Error> {
-        let Some(running) = self.now() else { return Ok(Vec::new()) };
-        let all = chosen(&running, query)?;
-        Ok(all.iter().take(AFS_PAGE).map(|one| volume(&running, one)).collect())
     }
 
     /// Clients.
@@ -207,13 +234,22 @@ fn counts(running: Option<&Running>) -> HashMap<PartitionId, u64> {
     counts
 }
 
-/// A partition. Its space is that of the pool, which is read.
-fn shown(
-    running: Option<&Running>,
-    counts: &HashMap<PartitionId, u64>,
-    name: &str,
-    entry: &Entry,
-) -> AfsPartition {
+/// The space of partitions in a pool, in all and free, in KiB. The pool is read.
+pub(crate) fn spaces(
+    partitions: &[Arc<Partition>],
+    pool: &Imported,
+) -> HashMap<String, Result<Space, Reason>> {
+    let of_it = |one: &&Arc<Partition>| within(pool.pool.name(), one.dataset());
+    partitions.iter().filter(of_it).map(|one| (one.dataset().to_owned(), space(one))).collect()
+}
+
+fn space(partition: &Partition) -> Result<Space, Reason> {
+    let space = partition.space();
+    space.map(|space| (space.total, space.free)).map_err(|error| of_afs(partition.dataset(), &error).reason)
+}
+
+/// A partition without its space.
+fn shown(counts: &HashMap<PartitionId, u64>, name: &str, entry: &Entry) -> AfsPartition {
     let letters = entry.id.map(|id| id.to_string()).unwrap_or_default();
     let mut shown = AfsPartition { name: letters, dataset: name.to_owned(), ..AfsPartition::default() };
     match &entry.stage {
@@ -221,14 +257,8 @@ fn shown(
         Stage::Moving => shown.moving = true,
         Stage::Served => {
             shown.served = true;
-            let core = running.map(|running| running.server.core());
-            let Some((core, id)) = core.zip(entry.id) else { return shown };
-            shown.volumes = counts.get(&id).copied().unwrap_or(0);
-            match core.partition(id).map(|partition| partition.space()) {
-                Some(Ok(space)) => (shown.total, shown.free) = (space.total, space.free),
-                Some(Err(error)) => shown.problem = Some(of_afs(name, &error).reason),
-                None => {}
-            }
+            let count = entry.id.and_then(|id| counts.get(&id));
+            shown.volumes = count.copied().unwrap_or(0);
         }
     }
     shown

@@ -2,7 +2,11 @@
 
 use crate::pools::Pools;
 use crate::pools::imported::Imported;
-use api::{AfsEnable, AfsPartition, Caller, DatasetChange, DatasetKind, Error, Reason};
+use crate::query;
+use api::{
+    AFS_PAGE, AfsEnable, AfsPartition, AfsQuery, AfsStatus, AfsVolume, Caller, DatasetChange, DatasetKind,
+    Error, Reason,
+};
 use std::sync::Arc;
 
 impl Pools {
@@ -34,6 +38,60 @@ impl Pools {
         let partition = self.afs.enable(caller, &imported, request)?;
         self.check_afs(&imported)?;
         Ok(partition)
+    }
+
+    /// The pools of these file systems.
+    fn pools_of<'a>(&self, datasets: impl Iterator<Item = &'a str>) -> Vec<Arc<Imported>> {
+        let mut pools: Vec<Arc<Imported>> =
+            datasets.filter_map(|name| self.table.pool_of(name).ok()).collect();
+        pools.sort_unstable_by_key(Arc::as_ptr);
+        pools.dedup_by(|a, b| Arc::ptr_eq(a, b));
+        pools
+    }
+
+    /// The AFS server and its partitions. A partition whose pool does not answer says so.
+    pub(crate) fn afs_status(&self) -> AfsStatus {
+        let mut status = self.afs.status();
+        let pools = self.pools_of(status.partitions.iter().map(|one| one.dataset.as_str()));
+        let partitions = self.afs.served();
+        let spaces = query::each_soon(&pools, false, move |pool| crate::afs::spaces(&partitions, pool));
+        for (pool, spaces) in pools.iter().zip(spaces) {
+            let of_it =
+                |one: &&mut AfsPartition| one.served && crate::afs::within(pool.pool.name(), &one.dataset);
+            for one in status.partitions.iter_mut().filter(of_it) {
+                match spaces.as_ref().map(|spaces| spaces.get(&one.dataset)) {
+                    Some(Some(Ok((total, free)))) => (one.total, one.free) = (*total, *free),
+                    Some(Some(Err(reason))) => one.problem = Some(reason.clone()),
+                    // It is served no more.
+                    Some(None) => {}
+                    None => one.problem = Some(query::silent(pool).reason),
+                }
+            }
+        }
+        status
+    }
+
+    /// Volumes and clones. Of those whose pool does not answer, only what memory has is listed.
+    ///
+    /// # Errors
+    /// * [`Reason::BadValue`]: the request names no partition.
+    pub(crate) fn afs_volumes(&self, query: &AfsQuery) -> Result<Vec<AfsVolume>, Error> {
+        let Some(running) = self.afs.now() else { return Ok(Vec::new()) };
+        let mut chosen = crate::afs::chosen(&running, query)?;
+        chosen.truncate(AFS_PAGE);
+        let pools = self.pools_of(chosen.iter().map(|volume| volume.partition.dataset()));
+        let (own, all) = (Arc::clone(&running), chosen.clone());
+        // There may be many headers to read.
+        let listed = query::each_soon(&pools, true, move |pool| {
+            crate::afs::listed(
+                &own,
+                all.iter().filter(|one| crate::afs::within(pool.pool.name(), one.partition.dataset())),
+            )
+        });
+        let known = listed.into_iter().flatten().flatten().map(|one| (one.id, one));
+        let mut known: std::collections::HashMap<u32, AfsVolume> = known.collect();
+        let silent = |volume| crate::afs::unread(&running, volume);
+        Ok(chosen.iter().map(|one| known.remove(&one.id.0).unwrap_or_else(|| silent(one))).collect())
     }
 
     /// Serves the partitions of a pool that was imported, or whose key was loaded.

@@ -24,7 +24,7 @@ fn configure(config: &Path) {
     let key: Vec<u8> = words.into_iter().flat_map(u32::to_be_bytes).chain([9; 32]).collect();
     std::fs::create_dir(config).unwrap();
     std::fs::write(config.join("ThisCell"), "made.test\n").unwrap();
-    std::fs::write(config.join("CellServDB"), ">made.test #made up\n127.0.0.9 #nobody\n").unwrap();
+    std::fs::write(config.join("CellServDB"), ">made.test #made up\n127.0.0.9 #db1\n").unwrap();
     std::fs::write(config.join("KeyFileExt"), key).unwrap();
 }
 

@@ -260,3 +260,24 @@ fn late_calls_on_an_abandoned_volume() {
     drop((found, late));
     assert_eq!(client.status(file).err(), denied::<()>().err());
 }
+
+/// Goal: the list of volumes does not wait for a call that has a volume, nor for one that waits for
+/// that call.
+#[test]
+fn a_list_waits_for_no_call() {
+    let rig = Rig::new();
+    rig.volume(VOLUME, "v");
+    let volume = rig.server().core().table.get(VOLUME).unwrap();
+    let entered = volume.enter(afs::server::volume::Access::Read).unwrap();
+    assert!(volume.try_peek().is_some_and(|header| header.is_ok()));
+    std::thread::scope(|scope| {
+        // It waits for the call.
+        scope.spawn(|| volume.set_service(afs::server::header::Service::Unknown));
+        while volume.try_enter().is_some() {
+            std::thread::yield_now();
+        }
+        assert!(volume.try_peek().is_none());
+        drop(entered);
+    });
+    assert!(volume.try_peek().is_some_and(|header| header.is_ok()));
+}
