@@ -34,7 +34,7 @@ use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::hosts::{Host, Hosts, whole};
 use crate::calls::fileserver::MAX_FIDS;
@@ -365,55 +365,18 @@ impl VolumeCallBacks {
     /// Make the promise before reading the status that the host gets with it. The answer is
     /// [`CallBack::dropped`] if the host is not ready, or if there are too many promises.
     pub fn promise(&self, host: &Arc<Host>, vnode: Vnode, unique: Unique, now: Instant) -> CallBack {
-        self.add(host, (vnode.0, unique.0), now)
+        self.promising(host, now).file(vnode, unique)
     }
 
     /// Promises to call a host before anything in this volume changes, as for read-only volumes.
     pub fn promise_volume(&self, host: &Arc<Host>, now: Instant) -> CallBack {
-        self.add(host, (0, 0), now)
+        self.promising(host, now).volume()
     }
 
-    fn add(&self, host: &Arc<Host>, (vnode, unique): (u32, u32), now: Instant) -> CallBack {
-        if !host.is_ready() {
-            return CallBack::dropped();
-        }
-        let seconds = self.shared.seconds(now);
-        let key = (vnode, unique, host.number());
-        let mut table = self.table.lock();
-        // Each step of the times is reached with 64 holders at most.
-        let (mut holders, mut known) = (0, None);
-        for (of, promise) in table.range_mut((vnode, unique, 0)..=(vnode, unique, u64::MAX)).take(64) {
-            holders += 1;
-            if *of == key {
-                known = Some(promise);
-            }
-        }
-        let time = if vnode == 0 { VOLUME } else { time_for(holders) };
-        let until = seconds + time + BIAS;
-        // Behind 64 others it was not found.
-        let known = if known.is_none() && holders == 64 { table.get_mut(&key) } else { known };
-        match known {
-            Some(known) if known.generation == host.generation() => known.until = known.until.max(until),
-            known => {
-                let Some(generation) = self.shared.reserve(host) else { return CallBack::dropped() };
-                let promise = Promise { host: Arc::clone(host), generation, until };
-                match known {
-                    Some(known) => self.shared.release(&std::mem::replace(known, promise)),
-                    None => {
-                        if table.is_empty() {
-                            let mut volumes = self.shared.shard(self.number).lock();
-                            volumes.insert(self.number, Weak::clone(&self.me));
-                        }
-                        table.insert(key, promise);
-                    }
-                }
-                if host.generation() != generation {
-                    // A reset reached the host meanwhile: it believes in no promise.
-                    return CallBack::dropped();
-                }
-            }
-        }
-        CallBack::shared(time)
+    /// Makes several promises to a host. No other thread makes or breaks promises of the volume
+    /// until the answer is dropped.
+    pub fn promising<'a>(&'a self, host: &'a Arc<Host>, now: Instant) -> Promising<'a> {
+        Promising { of: self, host, seconds: self.shared.seconds(now), table: self.table.lock() }
     }
 
     /// Breaks the promises for files that were changed, except those of the host that changed them.
@@ -478,6 +441,68 @@ impl VolumeCallBacks {
     /// How many promises the volume has. Some may have ended already.
     pub fn count(&self) -> usize {
         self.table.lock().len()
+    }
+}
+
+/// Promises of one volume to one host, made one after another.
+pub struct Promising<'a> {
+    of: &'a VolumeCallBacks,
+    host: &'a Arc<Host>,
+    seconds: u32,
+    table: MutexGuard<'a, BTreeMap<Key, Promise>>,
+}
+
+impl Promising<'_> {
+    /// [`VolumeCallBacks::promise`].
+    pub fn file(&mut self, vnode: Vnode, unique: Unique) -> CallBack {
+        self.add(vnode.0, unique.0)
+    }
+
+    /// [`VolumeCallBacks::promise_volume`].
+    pub fn volume(&mut self) -> CallBack {
+        self.add(0, 0)
+    }
+
+    fn add(&mut self, vnode: u32, unique: u32) -> CallBack {
+        let Self { of, host, seconds, table } = self;
+        if !host.is_ready() {
+            return CallBack::dropped();
+        }
+        let key = (vnode, unique, host.number());
+        // Each step of the times is reached with 64 holders at most.
+        let (mut holders, mut known) = (0, None);
+        for (of, promise) in table.range_mut((vnode, unique, 0)..=(vnode, unique, u64::MAX)).take(64) {
+            holders += 1;
+            if *of == key {
+                known = Some(promise);
+            }
+        }
+        let time = if vnode == 0 { VOLUME } else { time_for(holders) };
+        let until = *seconds + time + BIAS;
+        // Behind 64 others it was not found.
+        let known = if known.is_none() && holders == 64 { table.get_mut(&key) } else { known };
+        match known {
+            Some(known) if known.generation == host.generation() => known.until = known.until.max(until),
+            known => {
+                let Some(generation) = of.shared.reserve(host) else { return CallBack::dropped() };
+                let promise = Promise { host: Arc::clone(host), generation, until };
+                match known {
+                    Some(known) => of.shared.release(&std::mem::replace(known, promise)),
+                    None => {
+                        if table.is_empty() {
+                            let mut volumes = of.shared.shard(of.number).lock();
+                            volumes.insert(of.number, Weak::clone(&of.me));
+                        }
+                        table.insert(key, promise);
+                    }
+                }
+                if host.generation() != generation {
+                    // A reset reached the host meanwhile: it believes in no promise.
+                    return CallBack::dropped();
+                }
+            }
+        }
+        CallBack::shared(time)
     }
 }
 

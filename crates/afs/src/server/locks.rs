@@ -9,6 +9,7 @@
 //! OpenAFS: `HandleLocking` in `src/viced/afsfileprocs.c`.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -39,7 +40,11 @@ struct Lock {
 
 /// The locks of a volume's files.
 #[derive(Debug, Default)]
-pub struct Locks(Mutex<HashMap<Vnode, Lock>>);
+pub struct Locks {
+    table: Mutex<HashMap<Vnode, Lock>>,
+    /// Whether there was ever a lock. Each status asks for locks, and few volumes have any.
+    any: AtomicBool,
+}
 
 impl Locks {
     /// Locks a file.
@@ -47,7 +52,7 @@ impl Locks {
     /// # Errors
     /// EAGAIN: another lock is in the way, or the volume has too many.
     pub fn set(&self, vnode: Vnode, kind: Kind, now: Instant) -> Result<(), i32> {
-        let mut locks = self.0.lock();
+        let mut locks = self.table.lock();
         let held = locks.get(&vnode).filter(|lock| lock.until > now).map_or(0, |lock| lock.count);
         let count = match kind {
             Kind::Read if held >= 0 => held + 1,
@@ -61,6 +66,7 @@ impl Locks {
             }
         }
         locks.insert(vnode, Lock { count, until: now + LEASE });
+        self.any.store(true, Ordering::Release);
         Ok(())
     }
 
@@ -69,7 +75,7 @@ impl Locks {
     /// # Errors
     /// EINVAL: the file has none.
     pub fn extend(&self, vnode: Vnode, now: Instant) -> Result<(), i32> {
-        match self.0.lock().get_mut(&vnode).filter(|lock| lock.until > now) {
+        match self.table.lock().get_mut(&vnode).filter(|lock| lock.until > now) {
             Some(lock) => {
                 lock.until = now + LEASE;
                 Ok(())
@@ -80,7 +86,7 @@ impl Locks {
 
     /// Releases a lock. Nothing happens if the file has none.
     pub fn release(&self, vnode: Vnode, now: Instant) {
-        let mut locks = self.0.lock();
+        let mut locks = self.table.lock();
         match locks.get_mut(&vnode).filter(|lock| lock.until > now) {
             Some(lock) if lock.count > 1 => lock.count -= 1,
             _ => {
@@ -91,22 +97,22 @@ impl Locks {
 
     /// Removes the locks of a file that is gone.
     pub fn forget(&self, vnode: Vnode) {
-        self.0.lock().remove(&vnode);
+        self.table.lock().remove(&vnode);
     }
 
     /// -1 for a write lock, else the number of read locks.
     pub fn count(&self, vnode: Vnode, now: Instant) -> i32 {
-        let locks = self.0.lock();
-        if locks.is_empty() {
+        if !self.any.load(Ordering::Acquire) {
             return 0;
         }
+        let locks = self.table.lock();
         locks.get(&vnode).filter(|lock| lock.until > now).map_or(0, |lock| lock.count)
     }
 
     /// The locked files with their counts.
     pub fn all(&self, now: Instant) -> Vec<(Vnode, i32)> {
         let held = |(vnode, lock): (&Vnode, &Lock)| (lock.until > now).then_some((*vnode, lock.count));
-        self.0.lock().iter().filter_map(held).collect()
+        self.table.lock().iter().filter_map(held).collect()
     }
 }
 

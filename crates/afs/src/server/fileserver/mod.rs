@@ -26,6 +26,7 @@ use rx::{Call as RxCall, Reply as RxReply, Request, Service};
 use zpl::Error as FileError;
 
 use super::access::Caller;
+use super::callbacks::Promising;
 use super::open::Open;
 use super::vnode::Found;
 use super::volume::Volume;
@@ -172,15 +173,7 @@ impl FileServer {
 
     /// The promise for a file that the caller may cache from now on.
     fn promise(&self, volume: &Volume, open: &Open, fid: Fid, caller: &Caller) -> CallBack {
-        self.promise_at(volume, open, fid, caller, Instant::now())
-    }
-
-    /// [`Self::promise`] at a time that the caller knows.
-    fn promise_at(&self, volume: &Volume, open: &Open, fid: Fid, caller: &Caller, now: Instant) -> CallBack {
-        match open.is_read_only {
-            true => volume.callbacks.promise_volume(&caller.host, now),
-            false => volume.callbacks.promise(&caller.host, fid.vnode, fid.unique, now),
-        }
+        promise(&mut volume.callbacks.promising(&caller.host, Instant::now()), open, fid)
     }
 
     fn give_up(&self, caller: &Caller, fids: &[Fid]) {
@@ -262,6 +255,14 @@ fn time() -> TimeReply {
 fn capabilities() -> crate::calls::fileserver::Capabilities {
     let all = capability::ERROR_TRANSLATION | capability::FILES_64 | capability::WRITE_LOCK_ACL;
     List::new(vec![all]).expect("one word fits")
+}
+
+/// The promise for a file that its host may cache from now on.
+fn promise(promising: &mut Promising<'_>, open: &Open, fid: Fid) -> CallBack {
+    match open.is_read_only {
+        true => promising.volume(),
+        false => promising.file(fid.vnode, fid.unique),
+    }
 }
 
 /// What tells clients that a volume was replaced.

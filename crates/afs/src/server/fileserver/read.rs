@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use rx::{Call as RxCall, Slice};
 
-use super::{FileServer, Outcome, PIECE, code_of, need_directory, sync};
+use super::{FileServer, Outcome, PIECE, code_of, need_directory, promise, sync};
 use crate::acl::Rights;
 use crate::calls::fileserver::{AclBytes, AclReply, BulkReply, StatusReply};
 use crate::errors::{self, errno, volume as code};
@@ -66,8 +66,8 @@ impl FileServer {
     ) -> Outcome<(FetchStatus, CallBack)> {
         let _lock = open.lock_shared(fid.vnode);
         let context = (Instant::now(), &mut LastRights::default());
-        if let Some(known) = self.known_status((volume, open), caller, fid, context) {
-            return known;
+        if let Some(known) = self.known_status(open, caller, fid, context) {
+            return known.map(|status| (status, self.promise(volume, open, fid, caller)));
         }
         let file = open.find(fid.vnode, fid.unique)?;
         let granted = caller.granted(&open.acl(&file)?);
@@ -76,24 +76,22 @@ impl FileServer {
         Ok((status, self.promise(volume, open, fid, caller)))
     }
 
-    /// The status of a file of which all is known. The caller has locked the vnode, shared at
-    /// least.
+    /// The status of a file of which all is known, without a promise. The caller has locked the
+    /// vnode, shared at least.
     fn known_status(
         &self,
-        (volume, open): (&Volume, &Open),
+        open: &Open,
         caller: &Caller,
         fid: Fid,
         (now, rights): (Instant, &mut LastRights),
-    ) -> Option<Outcome<(FetchStatus, CallBack)>> {
+    ) -> Option<Outcome<FetchStatus>> {
         let known = open.known_alone(fid.vnode)?;
         if known.unique != fid.unique {
             return Some(Err(code::VNOVNODE));
         }
         let granted = rights.granted(open, caller, &known)?;
-        Some(caller.check_status(&known.about(), granted).map(|()| {
-            let status = open.present_at(fid.vnode, &known, caller, granted, now);
-            (status, self.promise_at(volume, open, fid, caller, now))
-        }))
+        let checked = caller.check_status(&known.about(), granted);
+        Some(checked.map(|()| open.present_at(fid.vnode, &known, caller, granted, now)))
     }
 
     /// [`Self::fetch_status`] if it needs no wait.
@@ -101,9 +99,12 @@ impl FileServer {
         let volume = self.core.table.get(fid.volume)?;
         let open = volume.try_enter()?;
         let _lock = open.try_lock_shared(fid.vnode)?;
-        let context = (Instant::now(), &mut LastRights::default());
-        let found = self.known_status((&volume, &open), caller, fid, context)?;
-        Some(found.map(|(status, callback)| StatusReply { status, callback, sync: sync(&open) }))
+        let now = Instant::now();
+        let found = self.known_status(&open, caller, fid, (now, &mut LastRights::default()))?;
+        Some(found.map(|status| {
+            let callback = promise(&mut volume.callbacks.promising(&caller.host, now), &open, fid);
+            StatusReply { status, callback, sync: sync(&open) }
+        }))
     }
 
     /// [`Self::inline_bulk_status`] if it needs no wait.
@@ -114,13 +115,14 @@ impl FileServer {
             let volume = self.core.table.get(fids.first()?.volume)?;
             let open = volume.try_enter()?;
             let mut rights = LastRights::default();
+            let mut promising = volume.callbacks.promising(&caller.host, now);
             for fid in fids {
                 let _lock = open.try_lock_shared(fid.vnode)?;
-                let found = self.known_status((&volume, &open), caller, *fid, (now, &mut rights))?;
+                let found = self.known_status(&open, caller, *fid, (now, &mut rights))?;
                 let (status, callback) = match found {
-                    Ok(found) => {
+                    Ok(status) => {
                         last = sync(&open);
-                        found
+                        (status, promise(&mut promising, &open, *fid))
                     }
                     Err(code) => (FetchStatus::of_error(caller.code(code)), CallBack::dropped()),
                 };
