@@ -49,6 +49,8 @@ pub struct Heads {
     state: Mutex<State>,
     /// Counts changes of properties, so that heads know when to read them again.
     generation: AtomicU64,
+    /// Counts destroyed snapshots, so that those who read one know when to look whether it is there.
+    destroyed_snapshots: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -275,6 +277,16 @@ impl Heads {
     pub fn is_busy(&self, object: u64) -> bool {
         let state = self.state.lock();
         state.holds.contains_key(&object) || state.live.get(&object).is_some_and(|h| h.owned)
+    }
+
+    /// How many snapshots were destroyed since the pool was opened. It grows after
+    /// [`Dsl::is_snapshot`](crate::Dsl::is_snapshot) has begun to deny the snapshot.
+    pub fn destroyed_snapshots(&self) -> u64 {
+        self.destroyed_snapshots.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn note_destroyed_snapshot(&self) {
+        self.destroyed_snapshots.fetch_add(1, Ordering::Release);
     }
 
     /// Whether one of these has an owner, or unwritten changes.

@@ -110,6 +110,19 @@ pub trait Snapshots: Send + Sync {
     ///
     /// OpenZFS: `zfsctl_snapdir_lookup`.
     fn open(&self, name: &[u8]) -> Result<Snapshot, Errno>;
+    /// How many snapshots of the pool were destroyed. While this number is the same, all that are
+    /// open exist.
+    fn destroyed(&self) -> u64 {
+        0
+    }
+    /// Whether an open snapshot still exists. Blocks of one that was destroyed may have other
+    /// contents.
+    ///
+    /// # Errors
+    /// `EIO`: that can't be read.
+    fn is_there(&self, _snapshot: &Snapshot) -> Result<bool, Errno> {
+        Ok(true)
+    }
     /// Prevents the destruction of an open snapshot until the result is dropped.
     ///
     /// # Errors
@@ -198,7 +211,15 @@ struct Slots {
     /// Name and identity of the snapshot of each slot.
     names: Vec<(Vec<u8>, (u64, u64))>,
     /// The open snapshots, the most recently used last.
-    open: Vec<(u64, Snapshot)>,
+    open: Vec<Opened>,
+}
+
+/// A snapshot that is open in a slot.
+struct Opened {
+    slot: u64,
+    snapshot: Snapshot,
+    /// [`Snapshots::destroyed`] when it was known to exist.
+    seen: u64,
 }
 
 /// The inode number of a file in a snapshot.
@@ -248,23 +269,35 @@ impl WithSnapshots {
     /// The snapshot of a slot, reopened if it was closed meanwhile.
     ///
     /// # Errors
-    /// `ESTALE`: the slot is unknown, or another snapshot has the name now. Besides, those of
-    /// [`Snapshots::open`].
+    /// `ESTALE`: the slot is unknown, the snapshot was destroyed, or another one has the name now.
+    /// Besides, those of [`Snapshots::open`].
     fn snapshot(&self, slot: u64) -> Result<Snapshot, Errno> {
-        let (name, identity) = {
-            let mut slots = self.slots.lock();
-            if let Some(found) = slots.touch(slot) {
-                return Ok(found);
+        let destroyed = self.snapshots.destroyed();
+        let found = self.slots.lock().touch(slot);
+        match found {
+            Some((found, seen)) if seen == destroyed => return Ok(found),
+            Some((found, _)) => {
+                let is_there = self.snapshots.is_there(&found)?;
+                let mut slots = self.slots.lock();
+                slots.checked(slot, is_there.then_some(destroyed));
+                return if is_there { Ok(found) } else { Err(Errno::STALE) };
             }
+            None => {}
+        }
+        let (name, identity) = {
+            let slots = self.slots.lock();
             let at = usize::try_from(slot - 1).map_err(|_| Errno::STALE)?;
             slots.names.get(at).cloned().ok_or(Errno::STALE)?
         };
-        let opened = self.snapshots.open(&name)?;
+        let opened = match self.snapshots.open(&name) {
+            Err(Errno::NOENT) => return Err(Errno::STALE),
+            opened => opened?,
+        };
         if opened.identity() != identity {
             // Another snapshot has the name now.
             return Err(Errno::STALE);
         }
-        Ok(self.slots.lock().keep(slot, opened))
+        Ok(self.slots.lock().keep(slot, opened, destroyed))
     }
 
     /// The slot of a snapshot, by name.
@@ -277,10 +310,11 @@ impl WithSnapshots {
         if let Some(slot) = known {
             return Ok((slot, self.snapshot(slot)?));
         }
+        let destroyed = self.snapshots.destroyed();
         let opened = self.snapshots.open(name)?;
         let mut slots = self.slots.lock();
         let slot = slots.assign(name, opened.identity())?;
-        Ok((slot, slots.keep(slot, opened)))
+        Ok((slot, slots.keep(slot, opened, destroyed)))
     }
 
     /// The attributes of a node of a snapshot, as the mount shows them.
@@ -351,23 +385,34 @@ impl Entry {
 }
 
 impl Slots {
-    fn touch(&mut self, slot: u64) -> Option<Snapshot> {
-        let at = self.open.iter().position(|(open, _)| *open == slot)?;
-        let found = self.open.remove(at);
-        let snapshot = found.1.clone();
-        self.open.push(found);
-        Some(snapshot)
+    /// An open snapshot, which is the most recently used one now, and when it was known to exist.
+    fn touch(&mut self, slot: u64) -> Option<(Snapshot, u64)> {
+        let at = self.open.iter().position(|open| open.slot == slot)?;
+        self.open[at..].rotate_left(1);
+        self.open.last().map(|open| (open.snapshot.clone(), open.seen))
     }
 
-    fn keep(&mut self, slot: u64, opened: Snapshot) -> Snapshot {
-        if let Some(earlier) = self.touch(slot) {
+    /// Notes when a snapshot was known to exist, or closes it.
+    fn checked(&mut self, slot: u64, seen: Option<u64>) {
+        match seen {
+            Some(seen) => {
+                let open = self.open.iter_mut().find(|open| open.slot == slot);
+                open.into_iter().for_each(|open| open.seen = open.seen.max(seen));
+            }
+            None => self.open.retain(|open| open.slot != slot),
+        }
+    }
+
+    fn keep(&mut self, slot: u64, snapshot: Snapshot, seen: u64) -> Snapshot {
+        if let Some((earlier, _)) = self.touch(slot) {
+            self.checked(slot, Some(seen));
             return earlier;
         }
         if self.open.len() == OPEN_MAX {
             self.open.remove(0);
         }
-        self.open.push((slot, opened.clone()));
-        opened
+        self.open.push(Opened { slot, snapshot: snapshot.clone(), seen });
+        snapshot
     }
 
     fn assign(&mut self, name: &[u8], identity: (u64, u64)) -> Result<u64, Errno> {

@@ -365,7 +365,9 @@ impl Syncing<'_> {
             }
         }
         self.bonuses.forget_dataset(snap);
-        self.free_zapified(snap)
+        self.free_zapified(snap)?;
+        self.dsl.heads().note_destroyed_snapshot();
+        Ok(())
     }
 
     /// Clears the pool property `bootfs` if it names this dataset (`spa_prop_clear_bootfs`).

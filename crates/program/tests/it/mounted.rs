@@ -5,6 +5,7 @@
 
 use std::fs;
 use std::io::Write;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
@@ -200,6 +201,30 @@ fn snapshots_give_blocks_back() {
         stand.path("").display()
     ));
     assert!(fs::read(&file).expect("a file") == bytes);
+}
+
+/// Goal: a program that has a directory of a snapshot open can use it while the snapshot is renamed
+/// and others are destroyed. When its own is destroyed, its blocks belong to others.
+#[test]
+fn a_destroyed_snapshot_is_stale() {
+    let Some(stand) = Stand::new("") else { return };
+    for name in ["a", "b"] {
+        write(&stand.path("tank").join(name), name.as_bytes()).expect("a file");
+    }
+    for line in ["zfs snapshot tank@s", "zfs snapshot tank@other"] {
+        stand.good(line);
+    }
+    let open = fs::File::open(stand.path("tank/.zfs/snapshot/s")).expect("a directory");
+    let read = |name: &str| fs::read(format!("/proc/self/fd/{}/{name}", open.as_raw_fd()));
+    stand.good("zfs rename tank@s @renamed");
+    stand.good("zfs destroy tank@other");
+    assert_eq!(read("a").expect("it is there"), b"a");
+    stand.good("zfs destroy tank@renamed");
+    let error = read("b").expect_err("it is gone");
+    assert_eq!(error.raw_os_error(), Some(rustix::io::Errno::STALE.raw_os_error()));
+    stand.good("zfs snapshot tank@s");
+    assert_eq!(fs::read(stand.path("tank/.zfs/snapshot/s/b")).expect("it is there"), b"b");
+    read("b").expect_err("this is another one");
 }
 
 /// Writes until a write fails. Returns the number of written bytes and the error.

@@ -79,6 +79,15 @@ impl Snapshots for Heads {
         Ok(Snapshot { tree, dataset: snapshot.object().0, born: snapshot.phys().creation_txg.0 })
     }
 
+    fn destroyed(&self) -> u64 {
+        self.spa.writer().map_or(0, |live| live.dsl().heads().destroyed_snapshots())
+    }
+
+    fn is_there(&self, snapshot: &Snapshot) -> Result<bool, Errno> {
+        let there = self.head.dsl().is_snapshot(ObjNum(snapshot.dataset), Txg(snapshot.born));
+        there.map_err(|error| self.failed(&error))
+    }
+
     fn keep(&self, snapshot: &Snapshot) -> Result<Box<dyn Any>, Errno> {
         let live = self.spa.writer().ok_or(Errno::XDEV)?;
         // Under this lock, no snapshot is destroyed between the check and the hold.
