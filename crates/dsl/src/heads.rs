@@ -49,7 +49,7 @@ pub struct Heads {
     state: Mutex<State>,
     /// Counts changes of properties, so that heads know when to read them again.
     generation: AtomicU64,
-    /// Counts destroyed snapshots, so that those who read one know when to look whether it is there.
+    /// Counts destroyed snapshots, so that those who read one know when to look for it again.
     destroyed_snapshots: AtomicU64,
 }
 

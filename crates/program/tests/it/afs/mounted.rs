@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
+use std::process::Command;
 use std::time::Instant;
 
 use super::{Daemon, FileCall, FileReply, Stand, TIME, VOLUME, said};
@@ -262,6 +263,54 @@ fn vos_comes_first() {
     stand.create();
     until("it is another volume", || open.metadata().is_err());
     stand.daemon.good("zpool export tank");
+}
+
+/// Goal: a mounted read-only volume becomes the read-write one, under another number. Its mount
+/// ends, and the new volume can be mounted.
+#[test]
+fn converted_while_mounted() {
+    let Some((stand, at)) = mounted() else { return };
+    delete(&stand, VOLUME);
+    let (copy, name) = (VolumeId(VOLUME.0 + 1), Name::new("made.readonly").expect("a name"));
+    let make = Call::CreateVolume { partition: 0, name, kind: 1, parent: VOLUME, volume: copy };
+    let Ok(Reply::CreateVolume(made)) = stand.operate(&make) else { panic!("no volume is made") };
+    stand.operate(&Call::SetFlags { transaction: made.transaction, flags: 0 }).expect("it is set");
+    stand.operate(&Call::EndTrans { transaction: made.transaction }).expect("it ends");
+    stand.daemon.good(&format!("zfs set mountpoint={} tank/vicepa/{copy}", at.display()));
+    stand.daemon.good(&format!("zfs mount tank/vicepa/{copy}"));
+    let open = File::open(&at).expect("it opens");
+    let names = || fs::read_dir(&at).expect("a directory").count();
+    assert_eq!(names(), 0);
+    stand.operate(&Call::ConvertRoToRw { partition: 0, volume: copy }).expect("it is converted");
+    until("the volume has ended", || open.metadata().is_err());
+    assert_eq!(stand.daemon.good("zfs mount"), "");
+    stand.daemon.good(&format!("zfs mount {}", volume()));
+    open_to_all(&stand);
+    store(&stand, create(&stand, "file"), b"one");
+    assert_eq!(fs::read(at.join("file")).expect("it is there"), b"one");
+}
+
+/// Goal: a mount of a volume that another file system hides has no files after the volume has
+/// ended. The other one stays, and afterwards the first can be unmounted.
+#[test]
+fn hidden_by_another() {
+    let Some((stand, at)) = mounted() else { return };
+    store(&stand, create(&stand, "file"), b"one");
+    let open = File::open(at.join("file")).expect("it opens");
+    stand.daemon.good(&format!("zfs create -o mountpoint={} tank/other", at.display()));
+    fs::write(at.join("other"), b"two").expect("it is written");
+    delete(&stand, VOLUME);
+    until("the volume has ended", || open.metadata().is_err());
+    assert_eq!(stand.daemon.good("zfs mount").lines().count(), 1);
+    assert_eq!(fs::read(at.join("other")).expect("it stays"), b"two");
+    stand.daemon.good("zfs unmount tank/other");
+    assert_eq!(errno(fs::read(at.join("file"))), Errno::STALE);
+    drop(open);
+    let is_root = rustix::process::geteuid().is_root();
+    let mut unmount = Command::new(if is_root { "umount" } else { "fusermount3" });
+    let unmounted = unmount.args((!is_root).then_some("-u")).arg(&at).status().expect("it runs");
+    assert!(unmounted.success());
+    assert_eq!(errno(fs::read(at.join("file"))), Errno::NOENT);
 }
 
 /// Goal: commands on the pool are refused while a mount of a volume is in use, and end it
