@@ -30,6 +30,7 @@ use afs::server::store::{PARTITION, Partition};
 use afs::server::volserver::transactions::Transaction;
 use afs::types::VolumeId;
 use api::{AfsDisable, AfsEnable, AfsPartition, Caller, DatasetChange, Error, Reason};
+use dsl::keys::KeyStatus;
 use expected::Expected;
 use ondisk::Guid;
 use parking_lot::Mutex;
@@ -286,6 +287,7 @@ impl Afs {
         id: PartitionId,
         settings: &Settings,
     ) -> Result<(), Error> {
+        check_key(imported, name)?;
         let running = self.running(settings);
         let running = running.map_err(|what| Error::new(name, Reason::Afs { what }))?;
         let bad = |error: afs::server::Error| of_afs(name, &error);
@@ -646,6 +648,19 @@ fn end(mut running: Arc<Running>) {
         std::thread::sleep(std::time::Duration::from_millis(2));
     }
     tracing::warn!("the AFS server ends later: a query of its status still runs");
+}
+
+/// Refuses a partition whose volumes can't be read yet.
+///
+/// # Errors
+/// * [`Reason::KeyNotLoaded`]
+fn check_key(imported: &Imported, name: &str) -> Result<(), Error> {
+    let bad = |error: &dsl::Error| Error::new(name, crate::replies::of_dsl(error));
+    let dataset = imported.pool.dsl().dataset(name).map_err(|error| bad(&error))?;
+    match imported.pool.dsl().keys().status(dataset.dir()).map_err(|error| bad(&error))? {
+        KeyStatus::Unavailable => Err(Error::new(name, Reason::KeyNotLoaded)),
+        KeyStatus::None | KeyStatus::Available => Ok(()),
+    }
 }
 
 /// Refuses a partition that is mounted, or has something mounted below. Snapshots may be.

@@ -231,6 +231,40 @@ fn exports_and_transactions() {
     assert_eq!(stand.daemon.good("afs status"), none);
 }
 
+/// Goal: the volumes of an encrypted partition are encrypted. They are served while the key is
+/// loaded, and the status says what is missing.
+#[test]
+fn encrypted_partition() {
+    let stand = Stand::new();
+    let key = stand.dir.path().join("key");
+    fs::write(&key, "a passphrase\n").expect("a file");
+    stand.daemon.good(&format!(
+        "zfs create -o encryption=on -o keyformat=passphrase -o keylocation=file://{} -o canmount=off \
+         tank/vicepa",
+        key.display()
+    ));
+    stand.enable();
+    stand.create();
+    stand.status().expect("it is served");
+    let encryption = stand.daemon.good(&format!("zfs get -H -o value encryption tank/vicepa/{VOLUME}"));
+    assert_eq!(encryption, "aes-256-gcm\n");
+    let refused = stand.daemon.ran("zfs unload-key tank/vicepa");
+    assert!(!refused.status.success() && said(&refused).contains("AFS serves"), "{}", said(&refused));
+    stand.daemon.good("zpool export tank");
+    stand.import();
+    stand.status().expect_err("its key is not loaded");
+    let partition = &stand.json("afs status -j")["partitions"]["tank/vicepa"];
+    assert_eq!(partition["served"], false, "{partition}");
+    assert!(partition["problem"].to_string().contains("key"), "{partition}");
+    let why = stand.bad("afs enable --partition a tank/vicepa");
+    assert!(why.contains("key not loaded"), "{why}");
+    stand.daemon.good("zfs load-key tank/vicepa");
+    stand.status().expect("it is served again");
+    stand.daemon.good("zpool export tank");
+    stand.daemon.good(&format!("zpool import -l -d {}/dev tank", stand.dir.path().display()));
+    stand.status().expect("it is served again");
+}
+
 /// Goal: what the server has is not mounted, moved or destroyed beside it, and errors name what to
 /// do.
 #[test]
