@@ -40,13 +40,22 @@ const BUFFER: usize = 8 << 20;
 /// How long a receiver waits at most for the first datagram, if it waits.
 pub const WAIT: Duration = Duration::from_millis(10);
 
-/// A socket that others may share the address of.
+/// What else an address may be.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Bind {
+    /// Other sockets may share it.
+    pub shared: bool,
+    /// The host may get it later.
+    pub early: bool,
+}
+
+/// A socket with an address.
 ///
 /// # Errors
 /// Those of the system: the address is in use, for example.
-pub fn bind(address: SocketAddrV4, shared: bool) -> io::Result<UdpSocket> {
+pub fn bind(address: SocketAddrV4, how: Bind) -> io::Result<UdpSocket> {
     let socket = rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None)?;
-    if shared {
+    if how.shared {
         sockopt::set_socket_reuseport(&socket, true)?;
     }
     // Without the privilege, the system's limit holds.
@@ -57,7 +66,13 @@ pub fn bind(address: SocketAddrV4, shared: bool) -> io::Result<UdpSocket> {
         sockopt::set_socket_send_buffer_size(&socket, BUFFER)?;
     }
     sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, Some(WAIT))?;
-    rustix::net::bind(&socket, &address)?;
+    let mut bound = rustix::net::bind(&socket, &address);
+    if how.early && bound == Err(rustix::io::Errno::ADDRNOTAVAIL) {
+        tracing::warn!(%address, "the host does not have this address yet");
+        sockopt::set_ip_freebind(&socket, true)?;
+        bound = rustix::net::bind(&socket, &address);
+    }
+    bound?;
     Ok(UdpSocket::from(socket))
 }
 
@@ -311,11 +326,26 @@ mod tests {
 
     const LOCAL: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0);
 
+    /// Goal: an address that the host lacks is an error, unless it may come later.
+    #[test]
+    fn early_address() {
+        // TEST-NET-1.
+        let missing = SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 1), 0);
+        let error = bind(missing, Bind::default()).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AddrNotAvailable);
+        let socket = bind(missing, Bind { early: true, ..Bind::default() }).unwrap();
+        assert_eq!(socket.local_addr().unwrap().ip(), *missing.ip());
+        let mut outbox = Outbox::new();
+        outbox.datagrams.push(Datagram { to: LOCAL, head: [0; HEADER], body: Slice::from(vec![1]) });
+        outbox.send(&socket);
+        assert_eq!(outbox.failures, 1);
+    }
+
     /// Goal: a peer to which nothing can be sent costs its own datagrams, and no other peer's. The
     /// kernel goes on cutting.
     #[test]
     fn one_refused_peer_changes_nothing() {
-        let (socket, receiver) = (bind(LOCAL, false).unwrap(), UdpSocket::bind(LOCAL).unwrap());
+        let (socket, receiver) = (bind(LOCAL, Bind::default()).unwrap(), UdpSocket::bind(LOCAL).unwrap());
         receiver.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         let SocketAddr::V4(good) = receiver.local_addr().unwrap() else { panic!("not IPv4") };
         let bad = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0);
@@ -340,7 +370,7 @@ mod tests {
     /// Goal: a wait for datagrams ends by itself. What has arrived needs no wait.
     #[test]
     fn waits_are_short() {
-        let (socket, sender) = (bind(LOCAL, false).unwrap(), UdpSocket::bind(LOCAL).unwrap());
+        let (socket, sender) = (bind(LOCAL, Bind::default()).unwrap(), UdpSocket::bind(LOCAL).unwrap());
         let mut inbox = Inbox::new();
         let begun = Instant::now();
         assert_eq!(inbox.receive(&socket, true).unwrap(), 0);

@@ -141,7 +141,7 @@ impl Afs {
         check_mounts(imported, name)?;
         self.reserve(name, letters).map_err(bad)?;
         // The files of the cell come first: nothing is stored that they refuse.
-        let checked = self.running(&settings).map(drop);
+        let checked = self.running(&settings, false).map(drop);
         let done = checked
             .map_err(|what| Error::new(name, Reason::Afs { what }))
             // Once more: since it is reserved, nothing can be mounted beside the server.
@@ -180,7 +180,7 @@ impl Afs {
         let bad = |what: String| Error::new(name, Reason::BadValue { what });
         let (letters, settings) = self.wanted(None, request).map_err(bad)?;
         self.check_free(name, letters).map_err(bad)?;
-        let checked = self.running(&settings).map(drop);
+        let checked = self.running(&settings, false).map(drop);
         self.stop_unused();
         checked.map_err(|what| Error::new(name, Reason::Afs { what }))
     }
@@ -254,11 +254,12 @@ impl Afs {
         }
     }
 
-    /// The server, which is started if it does not run.
+    /// The server, which is started if it does not run. `early`: the host may get its address
+    /// later.
     ///
     /// # Errors
     /// It can't be started, or runs with other settings. The words say what to do.
-    fn running(&self, settings: &Settings) -> Result<Arc<Running>, String> {
+    fn running(&self, settings: &Settings, early: bool) -> Result<Arc<Running>, String> {
         let mut server = self.server.lock();
         if let Some(running) = &*server {
             if running.settings.agrees(settings) {
@@ -271,7 +272,7 @@ impl Afs {
                 settings.options()
             ));
         }
-        let running = Arc::new(Running::start(settings)?);
+        let running = Arc::new(Running::start(settings, early)?);
         if let Some(until) = self.expected.until() {
             running.server.expect_more(until);
         }
@@ -288,7 +289,8 @@ impl Afs {
         settings: &Settings,
     ) -> Result<(), Error> {
         check_key(imported, name)?;
-        let running = self.running(settings);
+        // At the start of the host, pools may come before addresses.
+        let running = self.running(settings, true);
         let running = running.map_err(|what| Error::new(name, Reason::Afs { what }))?;
         let bad = |error: afs::server::Error| of_afs(name, &error);
         let partition = Partition::begin(id, imported.pool.clone(), name).map_err(bad)?;

@@ -85,6 +85,8 @@ pub(crate) fn now() -> Date {
 pub struct Options {
     /// The address of both services.
     pub address: Ipv4Addr,
+    /// Whether the host may get the address later.
+    pub early: bool,
     /// The port of the file server. Default: 7000.
     pub file_port: u16,
     /// The port of the volume server. Default: 7005.
@@ -114,6 +116,7 @@ impl Options {
     pub fn new(address: Ipv4Addr, keys: Arc<Keys>, cell: String, uuid: Uuid) -> Self {
         Self {
             address,
+            early: false,
             file_port: 7000,
             volume_port: 7005,
             shards: 1,
@@ -429,8 +432,8 @@ impl Server {
             vec![Arc::new(Null), Arc::new(rxkad::Server::new(options.keys, Level::Clear))];
         let endpoint = |port, shards, service: (u16, Arc<dyn rx::Service>)| {
             let services = vec![service];
-            let (workers, classes) = (options.workers, classes.clone());
-            let bound = rx::Options { shards, workers, classes, services, ..rx::Options::default() };
+            let (workers, early, classes) = (options.workers, options.early, classes.clone());
+            let bound = rx::Options { shards, early, workers, classes, services, ..rx::Options::default() };
             Endpoint::bind(SocketAddrV4::new(options.address, port), bound).map(Arc::new)
         };
         let files: Arc<dyn rx::Service> = Arc::new(FileServer::new(Arc::clone(&core)));

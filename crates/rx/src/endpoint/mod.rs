@@ -64,6 +64,9 @@ pub trait Service: Send + Sync {
 pub struct Options {
     /// Sockets, from each of which a thread receives.
     pub shards: usize,
+    /// Whether the host may lack the address at the start (`IP_FREEBIND`). Nothing arrives before
+    /// it has it.
+    pub early: bool,
     /// Threads for calls that block.
     pub workers: usize,
     /// The most such threads. More than `workers` are started when calls would wait.
@@ -84,6 +87,7 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             shards: 1,
+            early: false,
             workers: 16,
             most_workers: 128,
             waiting: 10_000,
@@ -221,8 +225,9 @@ impl Endpoint {
         let count = options.shards.clamp(1, 64);
         let numbers: Vec<u16> = options.services.iter().map(|(number, _)| *number).collect();
         let (mut shards, mut bound, stats) = (Vec::new(), address, Arc::new(Stats::default()));
+        let how = net::Bind { shared: options.shards > 1, early: options.early };
         for index in 0..count {
-            let socket = net::bind(bound, options.shards > 1).map_err(socket_error)?;
+            let socket = net::bind(bound, how).map_err(socket_error)?;
             if let std::net::SocketAddr::V4(own) = socket.local_addr().map_err(socket_error)? {
                 bound = own;
             }

@@ -127,18 +127,19 @@ fn uuid(local: &Path) -> Result<Uuid, String> {
 }
 
 impl Running {
-    /// Starts the server.
+    /// Starts the server. `early`: the host may get its address later.
     ///
     /// # Errors
     /// The file or address that can't be used, why, and what to do.
-    pub(crate) fn start(settings: &Settings) -> Result<Self, String> {
+    pub(crate) fn start(settings: &Settings, early: bool) -> Result<Self, String> {
         let folders = Folders::of(settings);
         let cell = Cell::read(&folders.config)?;
         let superusers = Superusers::of_file(folders.config.join("UserList"))
             .map_err(|error| wrong(&folders.config.join("UserList"), &error, "let the daemon read it"))?;
         let uuid = uuid(&folders.local)?;
         let address = settings.address();
-        let outward = Endpoint::bind(SocketAddrV4::new(address, 0), rx::Options::default());
+        let outward =
+            Endpoint::bind(SocketAddrV4::new(address, 0), rx::Options { early, ..rx::Options::default() });
         let outward = Arc::new(outward.map_err(|error| not_bound(address, settings, &error))?);
         let databases = |name, port, service| {
             let at: Vec<_> = cell.databases.iter().map(|at| SocketAddrV4::new(*at, port)).collect();
@@ -147,6 +148,7 @@ impl Running {
         };
         let protection = Arc::new(PtServer::new(databases("protection", PR_PORT, PR_SERVICE)));
         let options = Options {
+            early,
             file_port: settings.file_port(),
             volume_port: settings.volume_port(),
             superusers: cell.superusers,
