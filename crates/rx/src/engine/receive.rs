@@ -170,6 +170,10 @@ impl Receiver {
         } else if flags.has(Flags::REQUEST_ACK) {
             self.due = Some((Reason::REQUESTED, serial));
         }
+        if self.client && self.done {
+            // Linux's server sends its reply again after some 20 ms.
+            self.due.get_or_insert((Reason::DELAY, serial));
+        }
         if self.timer.is_none() {
             self.timer = Some(now.after(if self.done && !self.client { DELAY_LAST } else { DELAY }));
         }

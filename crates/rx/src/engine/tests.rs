@@ -469,6 +469,25 @@ fn replies_to_openafs_are_all_that_is_sent() {
     }
 }
 
+/// Goal: Linux sends a reply again after some 20 ms. A client acknowledges it at once.
+#[test]
+fn a_reply_is_acknowledged_at_once() {
+    let mut client = engine(Config::default());
+    let connection = client.connect(Time(1), SERVER, SERVICE, &Null).unwrap();
+    let id = client.start(Time(1), connection).unwrap().unwrap();
+    client.send(id, [Slice::from(vec![1])], true).unwrap();
+    let request = sent(&mut client, Time(1))[0].0;
+    let reply = Header { serial: 9, flags: Flags::LAST, ..request };
+    client.receive(Time(2), SERVER, &reply, &mut [7]);
+    assert_eq!(events(&mut client), [Event::Readable(id)]);
+    assert!(client.take(id).unwrap().done);
+    client.finish(id);
+    let out = sent(&mut client, Time(2));
+    let [(header, body)] = &out[..] else { panic!("{out:?}") };
+    let ack = Ack::parse(body).unwrap();
+    assert_eq!((header.kind, ack.reason, ack.serial, ack.first), (Kind::Ack, Reason::DELAY, 9, 2));
+}
+
 /// Goal: packets that arrive together are acknowledged together.
 #[test]
 fn one_ack_answers_many_packets() {
