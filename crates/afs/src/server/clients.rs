@@ -26,7 +26,7 @@ use rx::{Connection, Endpoint, call_all};
 use crate::calls::callback::{AboutReply, Call, Interface};
 use crate::calls::fileserver::MAX_FIDS;
 use crate::errors::{rx as codes, rxgen};
-use crate::types::{CallBack, Fid};
+use crate::types::Fid;
 use crate::wire::{List, Uuid, Wire};
 
 /// The service of clients (`RXAFSCB`).
@@ -239,10 +239,11 @@ impl Clients for RxClients {
 
     fn call_back(&self, peers: &[SocketAddrV4], fids: &[Fid], time: Duration) -> Vec<Result<(), Failure>> {
         debug_assert!(fids.len() <= MAX_FIDS, "the caller divides long lists");
-        let callbacks = List::new(vec![CallBack::dropped(); fids.len()]);
-        match (List::new(fids.to_vec()), callbacks) {
-            (Some(fids), Some(callbacks)) => self.many(peers, &Call::CallBack { fids, callbacks }, time),
-            _ => vec![Err(Failure::Silent); peers.len()],
+        // Linux's client refuses a call that has anything in its second list. Others ignore it.
+        let callbacks = List::default();
+        match List::new(fids.to_vec()) {
+            Some(fids) => self.many(peers, &Call::CallBack { fids, callbacks }, time),
+            None => vec![Err(Failure::Silent); peers.len()],
         }
     }
 

@@ -84,14 +84,15 @@ impl Locks {
         }
     }
 
-    /// Releases a lock. Nothing happens if the file has none.
-    pub fn release(&self, vnode: Vnode, now: Instant) {
+    /// Releases a lock, if the file has one. Returns whether others can lock it for writing since.
+    pub fn release(&self, vnode: Vnode, now: Instant) -> bool {
         let mut locks = self.table.lock();
         match locks.get_mut(&vnode).filter(|lock| lock.until > now) {
-            Some(lock) if lock.count > 1 => lock.count -= 1,
-            _ => {
-                locks.remove(&vnode);
+            Some(lock) if lock.count > 1 => {
+                lock.count -= 1;
+                false
             }
+            _ => locks.remove(&vnode).is_some(),
         }
     }
 
@@ -128,8 +129,9 @@ mod tests {
         locks.set(file, Kind::Read, now).unwrap();
         locks.set(file, Kind::Read, now).unwrap();
         assert_eq!((locks.set(file, Kind::Write, now), locks.count(file, now)), (Err(EAGAIN), 2));
-        locks.release(file, now);
-        locks.release(file, now);
+        assert!(!locks.release(file, now));
+        assert!(locks.release(file, now));
+        assert!(!locks.release(file, now));
         locks.set(file, Kind::Write, now).unwrap();
         assert_eq!((locks.set(file, Kind::Read, now), locks.count(file, now)), (Err(EAGAIN), -1));
         let later = now + LEASE - Duration::from_secs(1);

@@ -151,7 +151,7 @@ impl FileServer {
             Call::GetRootVolume {} => return Err(rxgen::RXGEN_OPCODE),
             Call::SetLock { fid, kind } => Reply::SetLock(self.set_lock(caller, fid, kind)?),
             Call::ExtendLock { fid } => Reply::ExtendLock(self.extend_lock(fid)?),
-            Call::ReleaseLock { fid } => Reply::ReleaseLock(self.release_lock(fid)?),
+            Call::ReleaseLock { fid } => Reply::ReleaseLock(self.release_lock(caller, fid)?),
             Call::XStatsVersion {} => Reply::XStatsVersion(volume::STATISTICS_VERSION),
             Call::GetXStats { collection, .. } => Reply::GetXStats(self.statistics(collection)?),
             Call::FlushCps { users, addresses, .. } => {

@@ -263,11 +263,17 @@ impl FileServer {
         self.locked(fid, |open, _| open.locks.extend(fid.vnode, Instant::now()))
     }
 
-    pub(super) fn release_lock(&self, fid: Fid) -> Outcome<VolSync> {
-        self.locked(fid, |open, _| {
-            open.locks.release(fid.vnode, Instant::now());
+    /// Clients that wait for a lock learn by a broken promise that they can try again.
+    pub(super) fn release_lock(&self, caller: &Caller, fid: Fid) -> Outcome<VolSync> {
+        let mut freed = false;
+        let done = self.locked(fid, |open, _| {
+            freed = open.locks.release(fid.vnode, Instant::now());
             Ok(())
-        })
+        });
+        if freed {
+            self.volume(fid.volume)?.callbacks.changed(&[(fid.vnode, fid.unique)], Some(&caller.host));
+        }
+        done
     }
 
     fn locked(&self, fid: Fid, change: impl FnOnce(&Open, &Found) -> Outcome<()>) -> Outcome<VolSync> {

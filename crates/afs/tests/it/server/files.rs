@@ -209,7 +209,12 @@ fn locks() {
     assert_eq!(two.status(fid).unwrap().status.lock_count, 2);
     assert_eq!(one.call(Call::SetLock { fid, kind: lock::WRITE }).err(), Some(unified(errno::EAGAIN)));
     one.call(Call::ReleaseLock { fid }).unwrap();
+    assert_eq!(*one.told.broken.lock(), []);
     two.call(Call::ReleaseLock { fid }).unwrap();
+    // A client that waits for the lock learns it, if it has asked for the status.
+    assert_eq!(*one.told.broken.lock(), [fid]);
+    two.call(Call::ReleaseLock { fid }).unwrap();
+    assert_eq!(one.told.broken.lock().len(), 1);
     one.call(Call::SetLock { fid, kind: lock::WRITE }).unwrap();
     assert_eq!(two.call(Call::SetLock { fid, kind: lock::READ }).err(), Some(unified(errno::EAGAIN)));
     one.call(Call::ExtendLock { fid }).unwrap();
