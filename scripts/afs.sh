@@ -25,12 +25,14 @@ cd "$(dirname "$0")/.."
 . scripts/afs/files.sh
 # shellcheck source=scripts/afs/suites.sh
 . scripts/afs/suites.sh
+# shellcheck source=scripts/afs/kafs.sh
+. scripts/afs/kafs.sh
 # shellcheck source=scripts/afs/crash.sh
 . scripts/afs/crash.sh
 
 quick=(probes verbs verbs-same mixed dumps afsio tree git archives model many names quota big writers
   dead-client crash pool)
-long=(model-long sparse pjdfstest fsx stress crash-long)
+long=(model-long sparse pjdfstest fsx stress crash-long kafs)
 
 checks=("${quick[@]}") daemon=''
 while [[ ${1:-} == --* ]]; do
