@@ -638,6 +638,40 @@ fn connections_are_bounded() {
     assert_eq!((server.connections(), server.counts().refused_limit), (3, 6));
 }
 
+/// Bytes of memory that this process uses.
+fn resident() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() << 10
+}
+
+/// Goal: a million strangers open a connection each, half of them with a call that is served.
+/// Memory stays within a limit, and a client that is known keeps its connection.
+#[test]
+fn a_million_connections() {
+    for is_served in [true, false] {
+        let mut server = acquainted(Config::default());
+        let before = resident();
+        for n in 1..=500_000 {
+            stranger(&mut server, n, Flags::LAST);
+            while let Some(event) = server.event() {
+                if let Event::Start(id) = event
+                    && is_served
+                {
+                    server.send(id, [], true).unwrap();
+                    server.finish(id);
+                }
+            }
+        }
+        // Strangers have half of the places.
+        let most = Config::default().connections / 2 + 1;
+        assert_eq!((server.connections(), server.counts().debug.peers as usize), (most, most));
+        assert!(resident().saturating_sub(before) < 256 << 20);
+        request(&mut server, Time(500_000), 2);
+        assert!(matches!(events(&mut server)[..], [Event::Start(_)]));
+    }
+}
+
 /// Goal: the bytes of requests are bounded for an address and in all, and are given back.
 #[test]
 fn bytes_of_requests_are_bounded() {
