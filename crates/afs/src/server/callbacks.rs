@@ -374,7 +374,7 @@ impl VolumeCallBacks {
     }
 
     /// Makes several promises to a host. No other thread makes or breaks promises of the volume
-    /// until the answer is dropped.
+    /// until the answer is dropped. Who holds it must not wait for a vnode.
     pub fn promising<'a>(&'a self, host: &'a Arc<Host>, now: Instant) -> Promising<'a> {
         Promising { of: self, host, seconds: self.shared.seconds(now), table: self.table.lock() }
     }

@@ -270,8 +270,8 @@ impl FileServer {
             freed = open.locks.release(fid.vnode, Instant::now());
             Ok(())
         });
-        if freed {
-            self.volume(fid.volume)?.callbacks.changed(&[(fid.vnode, fid.unique)], Some(&caller.host));
+        if freed && let Ok(volume) = self.volume(fid.volume) {
+            volume.callbacks.changed(&[(fid.vnode, fid.unique)], Some(&caller.host));
         }
         done
     }
