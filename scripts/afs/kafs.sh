@@ -31,7 +31,7 @@ kafs_image() { # VERSION IMAGE
       *) cp "$one" "$root/modules/" ;;
     esac
     basename "${one%.xz}" >>"$root/modules/order"
-  done
+  done || return
   printf '%s\n' "$ball" >"$root/ball"
   cat >"$root/init" <<INIT
 #!/bin/busybox sh

@@ -428,6 +428,7 @@ methods! {
     ///   the partition's letters are taken.
     /// * [`Reason::BadType`]: the dataset is not a file system.
     /// * [`Reason::HeldOpen`]: the file system, or one below it, is mounted.
+    /// * [`Reason::KeyNotLoaded`]: the file system is encrypted, and its key is not loaded.
     /// * [`Reason::Refused`]: the file system can't be created.
     /// * [`Reason::Afs`]: the cell's configuration or an address can't be used.
     /// * [`Reason::NotSupported`]: there is no daemon.

@@ -14,8 +14,9 @@
 //! ([`hosts`](super::hosts)), and later changes only note what it is owed.
 //!
 //! # Order
-//! A promise is made before the status is read that goes with it. A change breaks promises after it
-//! was made, and before its reply. So a change after the reading finds the promise.
+//! A status is read, and the promise for it is made, while the vnode is locked. A change breaks
+//! promises after it was made, and before its reply. So a change after the reading finds the
+//! promise.
 //!
 //! # Memory
 //! A promise takes about 60 bytes. Their number is bounded, for each host and in all. Shortly
@@ -362,8 +363,8 @@ pub struct VolumeCallBacks {
 impl VolumeCallBacks {
     /// Promises to call a host before this file changes.
     ///
-    /// Make the promise before reading the status that the host gets with it. The answer is
-    /// [`CallBack::dropped`] if the host is not ready, or if there are too many promises.
+    /// Make the promise before the vnode is unlocked that was locked to read the status. The answer
+    /// is [`CallBack::dropped`] if the host is not ready, or if there are too many promises.
     pub fn promise(&self, host: &Arc<Host>, vnode: Vnode, unique: Unique, now: Instant) -> CallBack {
         self.promising(host, now).file(vnode, unique)
     }

@@ -6,7 +6,8 @@
 //! the sender stops.
 //!
 //! An acknowledgement follows every second packet, and at once what the sender must know: a gap, a
-//! duplicate, a request. Else it waits: a reply acknowledges its request by itself.
+//! duplicate, a request, the end of a reply. Else it waits: a reply acknowledges its request by
+//! itself.
 //!
 //! # When a reply is not enough
 //! Linux's client measures round trips by the acknowledgement that it requests with the last packet
