@@ -12,10 +12,10 @@ kafs_kernel() {
   kernel=${KAFS_KERNEL:-$report/kernel}
   [ ! -e "$kernel/lib/modules" ] || return 0
   [ -z "${KAFS_KERNEL:-}" ] || return
-  local package
+  local package new=$kernel.new
   package=$(apt-cache depends linux-image-amd64 2>/dev/null | awk '$1 == "Depends:" {print $2}')
-  [ -n "$package" ] && mkdir -p "$kernel" || return
-  (cd "$kernel" && apt-get download "$package" && dpkg -x ./*.deb . && rm ./*.deb)
+  [ -n "$package" ] && rm -rf "$kernel" "$new" && mkdir -p "$new" || return
+  (cd "$new" && apt-get download "$package" && dpkg -x ./*.deb . && rm ./*.deb) && mv "$new" "$kernel"
 }
 
 # Makes an initial file system with the modules of kAFS, and a script as its first process.
@@ -55,16 +55,27 @@ INIT
   chmod +x "$root/init" && (cd "$root" && find . | cpio -o -H newc --quiet | gzip -1) >"$2"
 }
 
+# Ends what a failed check has left.
+end_kafs() {
+  [ -z "${machine:-}" ] || kill "$machine" 2>/dev/null
+  ip -n "$ZAFS_NS-router" link del linux 2>/dev/null
+  vos remove -id w.ours >/dev/null 2>&1
+  true
+}
+
 # Goal: Linux's client and OpenAFS's see each other's changes at once, and the same files. If only
 # dropped caches showed the changes, 40 rounds would take minutes.
 check_kafs() {
-  local one version router=$ZAFS_NS-router console=$report/kafs.console machine begun
+  local one version router=$ZAFS_NS-router console=$report/kafs.console begun
   for one in qemu-system-x86_64 busybox cpio modprobe; do
     command -v $one >/dev/null || skip "needs $one (Debian: qemu-system-x86, busybox-static, cpio, kmod)"
   done
   kafs_kernel || skip "there is no kernel: set KAFS_KERNEL"
   version=$(ls "$kernel/lib/modules")
+  [ -d "$kernel/lib/modules/$version" ] || skip "$kernel has more than one kernel: $version"
   kafs_image "$version" "$work/initrd" || expected "an image with the modules of kAFS"
+  machine=''
+  trap end_kafs EXIT
   ip netns exec "$router" ip tuntap add linux mode tap && ip -n "$router" link set linux up &&
     ip -n "$router" addr add 10.92.0.254/32 dev linux &&
     ip -n "$router" route add $linux/32 dev linux || expected "a network for the machine"
@@ -80,9 +91,9 @@ check_kafs() {
     kill -0 $machine || break
     sleep 0.1
   done 2>/dev/null
-  grep -q 'it is mounted' "$console" || { kill $machine; expected "a mount: $console"; }
+  grep -q 'it is mounted' "$console" || expected "a mount: $console"
   begun=$SECONDS
-  client 1 sh -c "$ball" sh first || { kill $machine; expected "each number from Linux's client: $console"; }
+  client 1 sh -c "$ball" sh first || expected "each number from Linux's client: $console"
   [ $((SECONDS - begun)) -lt 40 ] || expected "40 rounds in less than 40 s, not $((SECONDS - begun)) s"
   wait $machine || expected "the end of the machine: $console"
   for one in 'the ball was returned' 'it has written'; do
@@ -90,6 +101,4 @@ check_kafs() {
   done
   client 4 sh -c 'cd "$AFS:w.ours" && md5sum -c sums && [ "$(readlink own/symbolic)" = moved ]' ||
     expected "the files that Linux's client wrote"
-  vos remove -id w.ours
-  ip -n "$router" link del linux
 }

@@ -82,7 +82,7 @@ pub enum KeyError {
         /// The dataset.
         name: String,
     },
-    /// A dataset under the root is open for writing, or has unsynced changes (`EBUSY`).
+    /// A dataset under the root is open for writing, has unsynced changes, or is needed (`EBUSY`).
     #[error("'{name}' is busy.")]
     Busy {
         /// The dataset.
@@ -145,6 +145,32 @@ struct State {
     admitted: BTreeMap<u64, Admitted>,
     /// Object sets that arrive encrypted. They are used as if no key were loaded.
     raw: HashSet<u64>,
+    /// Keys that users need whatever is open, by the object with the wrapped keys.
+    held: BTreeMap<u64, Held>,
+}
+
+#[derive(Debug)]
+struct Held {
+    root: u64,
+    users: usize,
+}
+
+/// The need of a directory's key, which is not unloaded while this lives.
+#[derive(Debug)]
+pub struct KeyHold {
+    keys: Arc<Keys>,
+    object: u64,
+}
+
+impl Drop for KeyHold {
+    fn drop(&mut self) {
+        let mut state = self.keys.0.write();
+        let Some(held) = state.held.get_mut(&self.object) else { return };
+        held.users -= 1;
+        if held.users == 0 {
+            state.held.remove(&self.object);
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -208,6 +234,7 @@ impl Keys {
         for a in state.admitted.values_mut().filter(|a| a.root == from) {
             a.root = to;
         }
+        state.held.values_mut().filter(|held| held.root == from).for_each(|held| held.root = to);
     }
 
     /// Enters a new dataset with its keys.
@@ -227,6 +254,9 @@ impl Keys {
         for a in state.admitted.values_mut().filter(|a| a.object == object) {
             (a.root, a.wrapped) = (root, wrapped);
         }
+        if let Some(held) = state.held.get_mut(&object) {
+            held.root = root;
+        }
     }
 
     /// Notes that all datasets with this key object, snapshots among them, have another encryption
@@ -238,6 +268,25 @@ impl Keys {
             a.root = root;
             a.open = a.open.take().or_else(|| key.as_ref()?.unwrap(&a.wrapped).ok().map(Arc::new));
         }
+        if let Some(held) = state.held.get_mut(&object) {
+            held.root = root;
+        }
+    }
+
+    /// Keeps the key of a directory loaded, while the result lives. `None`: it is not encrypted.
+    ///
+    /// # Errors
+    /// * [`KeyError::NotLoaded`]: the key is not loaded.
+    /// * [`KeyError::Dataset`]: the directory or the key object can't be read.
+    pub fn hold(self: &Arc<Self>, dir: &Dir) -> std::result::Result<Option<KeyHold>, KeyError> {
+        let Some(object) = dir.crypto_object()? else { return Ok(None) };
+        let (root, _) = read_wrapped(dir.dsl(), object)?;
+        let mut state = self.0.write();
+        if !state.roots.contains_key(&root) {
+            return Err(KeyError::NotLoaded { name: dir.name().to_owned() });
+        }
+        state.held.entry(object.0).or_insert(Held { root, users: 0 }).users += 1;
+        Ok(Some(KeyHold { keys: Arc::clone(self), object: object.0 }))
     }
 
     /// Uses an object set as if no key were loaded, while the result lives: it is received raw.
@@ -332,7 +381,8 @@ impl Keys {
     /// * [`KeyError::NotEncrypted`]: the dataset is not encrypted.
     /// * [`KeyError::NotRoot`]: the dataset is no encryption root.
     /// * [`KeyError::NotLoaded`]: the key is not loaded.
-    /// * [`KeyError::Busy`]: a dataset under it is open for writing, or has unsynced changes.
+    /// * [`KeyError::Busy`]: a dataset under it is open for writing or has unsynced changes, or the
+    ///   key is held ([`Self::hold`]).
     /// * [`KeyError::Dataset`]: the directory or the key object can't be read.
     pub fn unload(&self, dir: &Dir) -> std::result::Result<(), KeyError> {
         let name = || dir.name().to_owned();
@@ -344,7 +394,8 @@ impl Keys {
         }
         let mut state = self.0.write();
         let under = state.admitted.iter().filter(|(_, a)| a.root == root).map(|(objset, _)| *objset);
-        if dir.dsl().heads().any_live(under) {
+        let is_held = state.held.values().any(|held| held.root == root);
+        if is_held || dir.dsl().heads().any_live(under) {
             return Err(KeyError::Busy { name: name() });
         }
         if state.roots.remove(&root).is_none() {

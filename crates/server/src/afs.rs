@@ -26,6 +26,7 @@ use crate::mounts::{BesideAfs, Place, Server};
 use crate::pools::imported::Imported;
 use crate::replies::of_library;
 use afs::partition::PartitionId;
+use afs::server::Withheld;
 use afs::server::store::{PARTITION, Partition};
 use afs::server::volserver::transactions::Transaction;
 use afs::types::VolumeId;
@@ -59,6 +60,15 @@ struct Entry {
     /// Its number. `None`: its letters make no sense.
     id: Option<PartitionId>,
     stage: Stage,
+    /// Its volumes, if it is not served.
+    withheld: Option<Arc<Withheld>>,
+}
+
+impl Entry {
+    /// Whether it is served, or a command works on it.
+    fn is_in_use(&self) -> bool {
+        !matches!(self.stage, Stage::Failed(_))
+    }
 }
 
 /// The AFS server, and the partitions of all pools by their file systems.
@@ -139,7 +149,9 @@ impl Afs {
             return Ok(self.partition(name));
         }
         check_mounts(imported, name)?;
-        self.reserve(name, letters).map_err(bad)?;
+        if !self.reserve(name, letters).map_err(bad)? {
+            return Err(bad("another command works on it".to_owned()));
+        }
         // The files of the cell come first: nothing is stored that they refuse.
         let checked = self.running(&settings, false).map(drop);
         let done = checked
@@ -163,8 +175,9 @@ impl Afs {
                         tracing::warn!(dataset = name, %error, "its properties of a partition stay");
                     }
                 } else {
-                    self.set(name, Stage::Failed(error.reason.clone()));
+                    self.fail(imported, name, Some(letters), error.reason.clone());
                 }
+                self.list_in(imported);
                 self.stop_unused();
                 Err(error)
             }
@@ -234,24 +247,47 @@ impl Afs {
         free(&self.partitions.lock(), name, id)
     }
 
-    /// Reserves the number of a partition.
+    /// Whether a partition is served, or another command works on it.
+    fn is_in_use(&self, name: &str) -> bool {
+        in_use(&self.partitions.lock(), name)
+    }
+
+    /// Reserves a partition and its number. Returns whether no other command did.
     ///
     /// # Errors
-    /// It is taken.
-    fn reserve(&self, name: &str, id: PartitionId) -> Result<(), String> {
+    /// The number is taken.
+    fn reserve(&self, name: &str, id: PartitionId) -> Result<bool, String> {
         let mut partitions = self.partitions.lock();
-        free(&partitions, name, id)?;
-        if partitions.get(name).is_some_and(|entry| !matches!(entry.stage, Stage::Failed(_))) {
-            return Err("another command works on it".to_owned());
+        if in_use(&partitions, name) {
+            return Ok(false);
         }
-        partitions.insert(name.to_owned(), Entry { id: Some(id), stage: Stage::Moving });
-        Ok(())
+        free(&partitions, name, id)?;
+        let withheld = partitions.get(name).and_then(|entry| entry.withheld.clone());
+        partitions.insert(name.to_owned(), Entry { id: Some(id), stage: Stage::Moving, withheld });
+        Ok(true)
     }
 
     fn set(&self, name: &str, stage: Stage) {
         if let Some(entry) = self.partitions.lock().get_mut(name) {
-            entry.stage = stage;
+            (entry.stage, entry.withheld) = (stage, None);
         }
+    }
+
+    /// Notes that a partition can't be served.
+    fn fail(&self, imported: &Imported, name: &str, id: Option<PartitionId>, reason: Reason) {
+        let read = |id| {
+            Withheld::read(id, &imported.pool, name).inspect_err(|error| {
+                tracing::error!(dataset = name, error = api::chain(error), "its volumes are not known");
+            })
+        };
+        let withheld = id.and_then(|id| read(id).ok()).map(Arc::new);
+        let entry = Entry { id, stage: Stage::Failed(reason), withheld };
+        self.partitions.lock().insert(name.to_owned(), entry);
+    }
+
+    /// The volumes of partitions that are not served.
+    fn withheld(&self) -> Vec<Arc<Withheld>> {
+        self.partitions.lock().values().filter_map(|entry| entry.withheld.clone()).collect()
     }
 
     /// The server, which is started if it does not run. `early`: the host may get its address
@@ -276,6 +312,7 @@ impl Afs {
         if let Some(until) = self.expected.until() {
             running.server.expect_more(until);
         }
+        running.server.withhold(self.withheld());
         *server = Some(Arc::clone(&running));
         Ok(running)
     }
@@ -288,7 +325,6 @@ impl Afs {
         id: PartitionId,
         settings: &Settings,
     ) -> Result<(), Error> {
-        check_key(imported, name)?;
         // At the start of the host, pools may come before addresses.
         let running = self.running(settings, true);
         let running = running.map_err(|what| Error::new(name, Reason::Afs { what }))?;
@@ -307,8 +343,7 @@ impl Afs {
     /// Ends the server if it has no partition.
     fn stop_unused(&self) {
         let mut server = self.server.lock();
-        let is_used = (self.partitions.lock().values())
-            .any(|entry| matches!(entry.stage, Stage::Moving | Stage::Served));
+        let is_used = self.partitions.lock().values().any(Entry::is_in_use);
         if !is_used && let Some(running) = server.take() {
             end(running);
         }
@@ -342,12 +377,16 @@ impl Afs {
             }
         };
         for stored in found {
-            if let Err(reason) = self.adopt_one(imported, &stored) {
+            let (name, id) = (&stored.dataset, settings::partition(&stored.letters).ok());
+            while let Err(reason) = self.adopt_one(imported, &stored) {
                 let problem = words(&reason);
-                tracing::error!(dataset = stored.dataset, problem, "the partition is not served over AFS");
-                let id = settings::partition(&stored.letters).ok();
-                let entry = Entry { id, stage: Stage::Failed(reason) };
-                self.partitions.lock().insert(stored.dataset, entry);
+                tracing::error!(dataset = name, problem, "the partition is not served over AFS");
+                let needs_key = reason == Reason::KeyNotLoaded;
+                self.fail(imported, name, id, reason);
+                // A command that has loaded the key meanwhile left it to this one.
+                if !(needs_key && has_key(imported, name)) {
+                    break;
+                }
             }
         }
         self.list_in(imported);
@@ -356,13 +395,14 @@ impl Afs {
 
     fn adopt_one(&self, imported: &Imported, stored: &Stored) -> Result<(), Reason> {
         let name = stored.dataset.as_str();
-        let is_new = |entry: &Entry| matches!(entry.stage, Stage::Failed(_));
-        if !self.partitions.lock().get(name).is_none_or(is_new) {
+        if self.is_in_use(name) {
             return Ok(());
         }
         let bad = |what| Reason::BadValue { what };
         let (id, settings) = stored.checked().map_err(bad)?;
-        self.reserve(name, id).map_err(bad)?;
+        if !self.reserve(name, id).map_err(bad)? {
+            return Ok(());
+        }
         check_mounts(imported, name).map_err(|error| error.reason)?;
         self.serve(imported, name, id, &settings).map_err(|error| error.reason)?;
         self.set(name, Stage::Served);
@@ -403,7 +443,10 @@ impl Afs {
                 tracing::info!(dataset = name, "a partition is served over AFS no more");
             }
             // It is served no more, but the next import will serve it.
-            Err(error) => self.set(name, Stage::Failed(error.reason.clone())),
+            Err(error) => {
+                let id = self.partitions.lock().get(name).and_then(|entry| entry.id);
+                self.fail(imported, name, id, error.reason.clone());
+            }
         }
         self.list_in(imported);
         self.stop_unused();
@@ -496,6 +539,7 @@ impl Afs {
                 running.server.abandon(id);
             }
         }
+        running.server.withhold(self.withheld());
         // Its threads may wait for the pool, so nothing waits for the server's end.
         let is_unused = self.partitions.lock().is_empty();
         if is_unused && let Some(last) = self.server.lock().take() {
@@ -511,8 +555,7 @@ impl Afs {
     /// The partition that has a dataset, and the volume that it is, if the server has it.
     fn server_of(&self, name: &str) -> Option<(String, Option<u32>)> {
         let partitions = self.partitions.lock();
-        let served = |entry: &Entry| !matches!(entry.stage, Stage::Failed(_));
-        let found = partitions.iter().find(|(root, entry)| served(entry) && within(root, name))?.0;
+        let found = partitions.iter().find(|(root, entry)| entry.is_in_use() && within(root, name))?.0;
         Some((found.clone(), volume_of(found, name)))
     }
 
@@ -534,8 +577,13 @@ impl Afs {
     }
 
     /// Notes in a pool which of its file systems are partitions, for what does not know the server.
+    /// The server gets the ones that can't be served.
     fn list_in(&self, imported: &Imported) {
         *imported.partitions.write() = self.served_of(imported);
+        let running = self.server.lock();
+        if let Some(running) = &*running {
+            running.server.withhold(self.withheld());
+        }
     }
 
     /// Refuses a change that removes, moves or replaces what the server has, or that makes what it
@@ -557,6 +605,31 @@ impl Afs {
             }
             DatasetChange::Rollback { snapshot, .. } => check(snapshot.split('@').next().unwrap_or(snapshot)),
             _ => Ok(()),
+        }
+    }
+
+    /// After a change: a partition that is not served may be gone, or have another name.
+    pub(crate) fn follow(&self, imported: &Imported, change: &DatasetChange) {
+        if !matches!(change, DatasetChange::Destroy { .. } | DatasetChange::Rename { .. }) {
+            return;
+        }
+        let is_gone = |name: &str| {
+            let found = imported.pool.spa().read(|| imported.pool.dsl().dir(name).map(drop));
+            matches!(found, Err(dsl::Error::NoSuchDataset { .. }))
+        };
+        let mut gone = self.names_of(imported.pool.name());
+        gone.retain(|name| !self.is_in_use(name) && is_gone(name));
+        if gone.is_empty() {
+            return;
+        }
+        {
+            let mut partitions = self.partitions.lock();
+            let is_left = |name: &String, entry: &Entry| !gone.contains(name) || entry.is_in_use();
+            partitions.retain(|name, entry| is_left(name, entry));
+        }
+        match change {
+            DatasetChange::Rename { .. } => self.adopt(imported),
+            _ => self.list_in(imported),
         }
     }
 
@@ -584,8 +657,7 @@ impl Afs {
             return Err(Error::new(name, Reason::ServedOverAfs { partition, volume }));
         }
         let partitions = self.partitions.lock();
-        let served = |entry: &Entry| !matches!(entry.stage, Stage::Failed(_));
-        let below = partitions.iter().find(|(root, entry)| served(entry) && within(name, root));
+        let below = partitions.iter().find(|(root, entry)| entry.is_in_use() && within(name, root));
         match below {
             Some((partition, _)) => {
                 let partition = partition.clone();
@@ -598,9 +670,8 @@ impl Afs {
     /// The partitions of a pool that are served.
     pub(crate) fn served_of(&self, imported: &Imported) -> Vec<String> {
         let partitions = self.partitions.lock();
-        let served = |(name, entry): &(&String, &Entry)| {
-            within(imported.pool.name(), name) && !matches!(entry.stage, Stage::Failed(_))
-        };
+        let served =
+            |(name, entry): &(&String, &Entry)| within(imported.pool.name(), name) && entry.is_in_use();
         partitions.iter().filter(served).map(|(name, _)| name.clone()).collect()
     }
 }
@@ -625,10 +696,14 @@ impl Server for Afs {
     }
 }
 
+fn in_use(partitions: &BTreeMap<String, Entry>, name: &str) -> bool {
+    partitions.get(name).is_some_and(Entry::is_in_use)
+}
+
 /// Refuses a number that another partition has.
 fn free(partitions: &BTreeMap<String, Entry>, name: &str, id: PartitionId) -> Result<(), String> {
     let has_it = |(other, entry): &(&String, &Entry)| {
-        other.as_str() != name && entry.id == Some(id) && !matches!(entry.stage, Stage::Failed(_))
+        other.as_str() != name && entry.id == Some(id) && entry.is_in_use()
     };
     match partitions.iter().find(has_it) {
         Some((other, _)) => Err(format!("'{other}' is {id} already; choose another letter")),
@@ -652,17 +727,11 @@ fn end(mut running: Arc<Running>) {
     tracing::warn!("the AFS server ends later: a query of its status still runs");
 }
 
-/// Refuses a partition whose volumes can't be read yet.
-///
-/// # Errors
-/// * [`Reason::KeyNotLoaded`]
-fn check_key(imported: &Imported, name: &str) -> Result<(), Error> {
-    let bad = |error: &dsl::Error| Error::new(name, crate::replies::of_dsl(error));
-    let dataset = imported.pool.dsl().dataset(name).map_err(|error| bad(&error))?;
-    match imported.pool.dsl().keys().status(dataset.dir()).map_err(|error| bad(&error))? {
-        KeyStatus::Unavailable => Err(Error::new(name, Reason::KeyNotLoaded)),
-        KeyStatus::None | KeyStatus::Available => Ok(()),
-    }
+/// Whether the key of a partition is loaded.
+fn has_key(imported: &Imported, name: &str) -> bool {
+    let dsl = imported.pool.dsl();
+    let read = || dsl.keys().status(&dsl.dir(name)?);
+    imported.pool.spa().read(read).is_ok_and(|status| status == KeyStatus::Available)
 }
 
 /// Refuses a partition that is mounted, or has something mounted below. Snapshots may be.
@@ -701,7 +770,7 @@ mod tests {
     #[test]
     fn changes_of_what_is_served() {
         let afs = Afs::default();
-        let entry = |stage| Entry { id: Some(PartitionId(0)), stage };
+        let entry = |stage| Entry { id: Some(PartitionId(0)), stage, withheld: None };
         afs.partitions.lock().insert("p/a/vicepa".to_owned(), entry(Stage::Served));
         let failed = Stage::Failed(Reason::KeyNotLoaded);
         afs.partitions.lock().insert("p/vicepb".to_owned(), entry(failed));

@@ -50,6 +50,27 @@ pub(crate) fn silent(imported: &Imported) -> Error {
     Error::new(imported.pool.name(), reason)
 }
 
+/// How long a query may take.
+#[derive(Debug, Clone, Copy)]
+struct Patience {
+    /// Since the last progress of the pool's devices.
+    quiet: Duration,
+    /// In all. `None`: as long as there is progress.
+    whole: Option<Duration>,
+}
+
+impl Patience {
+    /// So long in all.
+    fn whole(time: Duration) -> Self {
+        Self { quiet: time, whole: Some(time) }
+    }
+
+    /// So long without progress.
+    fn quiet(time: Duration) -> Self {
+        Self { quiet: time, whole: None }
+    }
+}
+
 /// A query that runs.
 struct Look<T> {
     answer: std::sync::mpsc::Receiver<T>,
@@ -85,10 +106,7 @@ fn begin<T: Send + 'static>(
 
 impl<T> Look<T> {
     /// The result of the query; `None` if it times out.
-    ///
-    /// `patience` counts from the start of the query. If `waited` is set, it counts from the last
-    /// progress of the devices.
-    fn end(self, imported: &Imported, patience: Duration, waited: bool) -> Option<T> {
+    fn end(self, imported: &Imported, patience: Patience) -> Option<T> {
         let (mut before, mut since) = (done(imported), self.begun);
         loop {
             match self.answer.recv_timeout(TURN) {
@@ -96,12 +114,12 @@ impl<T> Look<T> {
                 Err(RecvTimeoutError::Disconnected) => return None,
                 Err(RecvTimeoutError::Timeout) => {}
             }
-            let patience = if is_suspended(imported) { patience.min(SUSPENDED) } else { patience };
+            let quiet = if is_suspended(imported) { patience.quiet.min(SUSPENDED) } else { patience.quiet };
             let now = done(imported);
-            if waited && now != before {
+            if now != before {
                 (before, since) = (now, Instant::now());
             }
-            if since.elapsed() < patience {
+            if since.elapsed() < quiet && patience.whole.is_none_or(|whole| self.begun.elapsed() < whole) {
                 continue;
             }
             imported.known.late.fetch_add(1, Ordering::Relaxed);
@@ -136,11 +154,11 @@ pub(crate) fn each<T: Send + 'static>(
             begin(pool, move |pool| look(pool))
         })
         .collect();
-    begun.into_iter().zip(pools).map(|(look, pool)| look?.end(pool, LATE, true)).collect()
+    begun.into_iter().zip(pools).map(|(look, pool)| look?.end(pool, Patience::quiet(LATE))).collect()
 }
 
 /// Queries all of these pools at once; `None` for each that does not answer soon, even if it is the
-/// only one. `is_long`: the time counts from the last progress of the pool's devices.
+/// only one. `is_long`: it may take longer while the pool's devices make progress.
 pub(crate) fn each_soon<T: Send + 'static>(
     pools: &[Arc<Imported>],
     is_long: bool,
@@ -152,7 +170,9 @@ pub(crate) fn each_soon<T: Send + 'static>(
         begin(pool, move |pool| look(pool))
     };
     let begun: Vec<_> = pools.iter().map(one).collect();
-    begun.into_iter().zip(pools).map(|(look, pool)| look?.end(pool, SOON, is_long)).collect()
+    // Progress may be that of others, so it has a limit too.
+    let patience = Patience { quiet: SOON, whole: Some(if is_long { LATE } else { SOON }) };
+    begun.into_iter().zip(pools).map(|(look, pool)| look?.end(pool, patience)).collect()
 }
 
 /// The status of a pool (`spa_get_stats`).
@@ -162,23 +182,17 @@ pub(crate) fn each_soon<T: Send + 'static>(
 /// * [`Reason::Io`], [`Reason::Corrupt`]: its metadata can't be read.
 pub(crate) fn pool(imported: &Arc<Imported>, query: PoolQuery) -> Result<Pool, Error> {
     let known = imported.known.told.lock().is_some();
-    let patience = if known { SOON } else { LATE };
-    look_at(imported, query, patience, !known)
+    look_at(imported, query, if known { Patience::whole(SOON) } else { Patience::quiet(LATE) })
 }
 
 /// Queries a pool that has just been imported. So a status is known, whatever its devices do later.
 pub(crate) fn first(imported: &Arc<Imported>) {
-    if let Err(error) = look_at(imported, PoolQuery::default(), LATE, true) {
+    if let Err(error) = look_at(imported, PoolQuery::default(), Patience::quiet(LATE)) {
         tracing::debug!(pool = imported.pool.name(), ?error, "nothing can be told of it yet");
     }
 }
 
-fn look_at(
-    imported: &Arc<Imported>,
-    query: PoolQuery,
-    patience: Duration,
-    waited: bool,
-) -> Result<Pool, Error> {
+fn look_at(imported: &Arc<Imported>, query: PoolQuery, patience: Patience) -> Result<Pool, Error> {
     let asked = PoolQuery { props: true, ..query };
     let look = begin(imported, move |imported| {
         let spa = imported.pool.spa();
@@ -190,7 +204,7 @@ fn look_at(
         let mountpoints = mountpoints.into_iter().map(|m| (m.dataset, m.mountpoint)).collect();
         spa.read(|| view::pool(spa, imported.pool.dsl(), &facts, &asked, &mountpoints))
     });
-    let looked = look.and_then(|look| look.end(imported, patience, waited));
+    let looked = look.and_then(|look| look.end(imported, patience));
     let mut pool = match looked {
         Some(Ok(pool)) => {
             // The list of damaged files may be long.

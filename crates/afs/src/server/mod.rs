@@ -38,8 +38,10 @@ mod tests;
 pub mod vnode;
 pub mod volserver;
 pub mod volume;
+mod withheld;
 
 pub use error::{Error, Result, chain};
+pub use withheld::Withheld;
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -57,7 +59,7 @@ use crate::cell::protection::Protection;
 use crate::config::{Realms, Superusers};
 use crate::errors;
 use crate::partition::PartitionId;
-use crate::types::{Date, PrincipalId};
+use crate::types::{Date, PrincipalId, VolumeId};
 use crate::wire::Uuid;
 use access::{Caller, Callers};
 use callbacks::CallBacks;
@@ -156,6 +158,8 @@ pub struct Core {
     loading: AtomicUsize,
     /// Until when more partitions are expected.
     expected: Mutex<Option<Instant>>,
+    /// Partitions that can't be served for now.
+    withheld: RwLock<Vec<Arc<Withheld>>>,
     /// The endpoint of the volume server, for calls to others.
     outward: OnceLock<Weak<Endpoint>>,
 }
@@ -207,11 +211,21 @@ impl Core {
             || self.expected.lock().is_some_and(|until| Instant::now() < until)
     }
 
-    /// The code for a volume or partition that is not here. If it may still come, callers should
-    /// wait: with any other code, clients turn to the database, and `vos syncserv` deletes what is
-    /// not here from it.
-    fn missing(&self, code: i32) -> i32 {
-        if self.is_starting() { errors::rx::RX_RESTARTING } else { code }
+    /// The code for a volume that is not here. If it may still come, callers should wait: with any
+    /// other code, clients turn to the database, and `vos syncserv` deletes what is not here from
+    /// it.
+    fn no_volume(&self, id: VolumeId) -> i32 {
+        let is_withheld = || self.withheld.read().iter().any(|partition| partition.has(id));
+        if self.is_starting() || is_withheld() { errors::rx::RX_RESTARTING } else { errors::volume::VNOVOL }
+    }
+
+    /// The code for a partition that is not here, as for a volume.
+    fn no_partition(&self, id: PartitionId) -> i32 {
+        let is_withheld = || self.withheld.read().iter().any(|partition| partition.is(id));
+        match self.is_starting() || is_withheld() {
+            true => errors::rx::RX_RESTARTING,
+            false => errors::volser::VOLSERILLEGAL_PARTITION,
+        }
     }
 
     /// Whether the caller may change volumes.
@@ -422,6 +436,7 @@ impl Server {
             callers: Callers::default(),
             loading: AtomicUsize::new(0),
             expected: Mutex::default(),
+            withheld: RwLock::default(),
             idle: options.transactions,
             realms: options.realms,
             keys: Arc::clone(&options.keys),
@@ -475,6 +490,11 @@ impl Server {
     /// Notes that no more partitions follow.
     pub fn expect_no_more(&self) {
         *self.core.expected.lock() = None;
+    }
+
+    /// Notes which partitions can't be served for now, in the place of those of before.
+    pub fn withhold(&self, partitions: Vec<Arc<Withheld>>) {
+        *self.core.withheld.write() = partitions;
     }
 
     /// Serves a partition no more. Its volumes are closed, so that its pool can be exported. After

@@ -30,6 +30,7 @@ pub use left::{Contents, Left};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use dsl::keys::KeyHold;
 use dsl::ops::create::Create;
 use dsl::ops::destroy::{DestroyHead, DestroySnapshots};
 use dsl::ops::props::{InheritProp, SetAs, SetProps};
@@ -47,6 +48,7 @@ use crate::partition::PartitionId;
 use crate::types::VolumeId;
 use crate::volume::new_volume;
 use beside::Others;
+pub(super) use left::of_name;
 use left::{clones_in, mark_of};
 
 /// The property that makes a file system a partition. Its value is the partition's letters.
@@ -92,6 +94,8 @@ pub struct Partition {
     /// Held from the reading of a file system's mark to the change of it.
     marks: [Mutex<()>; MARKS],
     others: Others,
+    /// Keeps its key loaded. `None`: it is not encrypted, or not served any more.
+    key: Mutex<Option<KeyHold>>,
 }
 
 /// A file system of a partition.
@@ -188,12 +192,15 @@ fn from_hexadecimal(text: &str) -> Option<Vec<u8>> {
 impl Partition {
     /// A partition that is a file system of a pool, for a server that starts.
     ///
-    /// It is marked as in use. If it is already, the last server crashed.
+    /// It is marked as in use. If it is already, the last server crashed. Its key stays loaded
+    /// until [`Self::end`].
     ///
     /// # Errors
-    /// [`Error::Pool`]: there is no such dataset, or it can't be marked.
+    /// [`Error::Pool`]: there is no such dataset, its key is not loaded, or it can't be marked.
     pub fn begin(id: PartitionId, pool: Pool, dataset: &str) -> Result<Arc<Self>> {
         let found = pool.dataset(dataset)?;
+        let hold = || pool.dsl().keys().hold(found.dsl().dir());
+        let key = Mutex::new(pool.spa().read(hold).map_err(poolhouse::Error::from)?);
         let state = pool.spa().read(|| found.dsl().user_property(STATE)).map_err(poolhouse::Error::from)?;
         let text = match state.map(|property| property.value) {
             Some(Value::Text(text)) => text,
@@ -203,7 +210,7 @@ impl Partition {
         let crashes = count.parse::<u32>().unwrap_or(0).wrapping_add(u32::from(word == RUNNING));
         let marks = std::array::from_fn(|_| Mutex::default());
         let others = Others::default();
-        let partition = Self { id, pool, dataset: dataset.to_owned(), crashes, marks, others };
+        let partition = Self { id, pool, dataset: dataset.to_owned(), crashes, marks, others, key };
         partition.mark(RUNNING)?;
         Ok(Arc::new(partition))
     }
@@ -218,7 +225,9 @@ impl Partition {
     /// # Errors
     /// [`Error::Pool`]: it can't be marked.
     pub fn end(&self) -> Result<()> {
-        self.mark(STOPPED)
+        self.mark(STOPPED)?;
+        *self.key.lock() = None;
+        Ok(())
     }
 
     fn mark(&self, state: &str) -> Result<()> {

@@ -182,12 +182,14 @@ fn unload_one(cx: &mut Cx, d: &Dataset) -> Result<bool, Stop> {
 }
 
 fn load_one(cx: &mut Cx, d: &Dataset, noop: bool, location: Option<&str>) -> Result<bool, Stop> {
-    let fault = unfit(d, true)
-        .or_else(|| (!noop && loaded(d)).then(|| format!("Key already loaded for '{}'.", d.name)));
+    let location = location.unwrap_or_else(|| text(d, "keylocation")).to_owned();
+    // The daemon may have the key only for another command, and takes it then. But no prompt is
+    // shown in vain.
+    let in_vain = !noop && loaded(d) && location == "prompt";
+    let fault = unfit(d, true).or_else(|| in_vain.then(|| format!("Key already loaded for '{}'.", d.name)));
     if let Some(fault) = fault {
         return Ok(say(cx, true, &fault));
     }
-    let location = location.unwrap_or_else(|| text(d, "keylocation")).to_owned();
     let format = text(d, "keyformat").to_owned();
     let retry = location == "prompt" && format != "raw" && cx.secret.interactive();
     for attempt in 1.. {

@@ -5,13 +5,15 @@ mod mounted;
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use crate::daemon::{Daemon, image, said};
+use crate::daemon::{Daemon, image, said, stuck};
 use afs::calls::fileserver::{Call as FileCall, Reply as FileReply};
 use afs::calls::volserver::{Call, Name, Reply, attach};
+use afs::errors::rx::RX_RESTARTING;
+use afs::errors::volser::VOLSERILLEGAL_PARTITION;
 use afs::errors::volume::VNOVOL;
 use afs::types::{Fid, Unique, Vnode, VolumeId};
 use rx::security::rxkad::{Client as Ticket, Key, Keys, SUPERUSER};
@@ -93,6 +95,23 @@ impl Stand {
         self.daemon.good(&format!("zpool import -d {}/dev tank", self.dir.path().display()));
     }
 
+    fn export_and_import(&self) {
+        self.daemon.good("zpool export tank");
+        self.import();
+    }
+
+    /// Makes the file system of an encrypted partition. Returns the file with its passphrase.
+    fn encrypt(&self) -> PathBuf {
+        let key = self.dir.path().join("key");
+        fs::write(&key, "a passphrase\n").expect("a file");
+        self.daemon.good(&format!(
+            "zfs create -o encryption=on -o keyformat=passphrase -o keylocation=file://{} -o canmount=off \
+             tank/vicepa",
+            key.display()
+        ));
+        key
+    }
+
     /// Runs a command that must fail. Returns what it says.
     fn bad(&self, line: &str) -> String {
         let ran = self.daemon.ran(line);
@@ -152,10 +171,22 @@ impl Stand {
         self.operate(&Call::EndTrans { transaction }).expect("it ends");
     }
 
+    /// The code for the root directory of a volume that is not here.
+    fn code_of(&self, volume: VolumeId) -> i32 {
+        match self.status_of(volume) {
+            Err(rx::Error::Aborted { code }) => code,
+            other => panic!("{other:?}"),
+        }
+    }
+
     /// The status of the volume's root directory, by an anonymous client.
     fn status(&self) -> Result<FileReply, rx::Error> {
+        self.status_of(VOLUME)
+    }
+
+    fn status_of(&self, volume: VolumeId) -> Result<FileReply, rx::Error> {
         let (_endpoint, connection) = self.connect(1, &Null);
-        let call = FileCall::FetchStatus { fid: Fid { volume: VOLUME, vnode: Vnode(1), unique: Unique(1) } };
+        let call = FileCall::FetchStatus { fid: Fid { volume, vnode: Vnode(1), unique: Unique(1) } };
         let bytes = connection.call(call.request(), TIME)?;
         Ok(FileReply::decode(call.opcode(), &bytes).expect("a reply"))
     }
@@ -232,17 +263,12 @@ fn exports_and_transactions() {
 }
 
 /// Goal: the volumes of an encrypted partition are encrypted. They are served while the key is
-/// loaded, and the status says what is missing.
+/// loaded, and the status says what is missing. Meanwhile clients and `vos` wait for them, and for
+/// no others.
 #[test]
 fn encrypted_partition() {
     let stand = Stand::new();
-    let key = stand.dir.path().join("key");
-    fs::write(&key, "a passphrase\n").expect("a file");
-    stand.daemon.good(&format!(
-        "zfs create -o encryption=on -o keyformat=passphrase -o keylocation=file://{} -o canmount=off \
-         tank/vicepa",
-        key.display()
-    ));
+    stand.encrypt();
     stand.enable();
     stand.create();
     stand.status().expect("it is served");
@@ -250,19 +276,71 @@ fn encrypted_partition() {
     assert_eq!(encryption, "aes-256-gcm\n");
     let refused = stand.daemon.ran("zfs unload-key tank/vicepa");
     assert!(!refused.status.success() && said(&refused).contains("AFS serves"), "{}", said(&refused));
-    stand.daemon.good("zpool export tank");
-    stand.import();
-    stand.status().expect_err("its key is not loaded");
+    stand.daemon.good("afs enable --create --partition b tank/vicepb");
+    stand.export_and_import();
+    assert_eq!(stand.code_of(VOLUME), RX_RESTARTING);
+    assert_eq!(stand.code_of(VolumeId(VOLUME.0 + 1)), VNOVOL);
+    for (partition, code) in [(0, RX_RESTARTING), (2, VOLSERILLEGAL_PARTITION)] {
+        match stand.operate(&Call::ListOneVolume { partition, volume: VOLUME }) {
+            Err(rx::Error::Aborted { code: found }) => assert_eq!(found, code),
+            other => panic!("{other:?}"),
+        }
+    }
     let partition = &stand.json("afs status -j")["partitions"]["tank/vicepa"];
     assert_eq!(partition["served"], false, "{partition}");
     assert!(partition["problem"].to_string().contains("key"), "{partition}");
     let why = stand.bad("afs enable --partition a tank/vicepa");
     assert!(why.contains("key not loaded"), "{why}");
+    assert_eq!(stand.code_of(VOLUME), RX_RESTARTING);
     stand.daemon.good("zfs load-key tank/vicepa");
     stand.status().expect("it is served again");
     stand.daemon.good("zpool export tank");
     stand.daemon.good(&format!("zpool import -l -d {}/dev tank", stand.dir.path().display()));
     stand.status().expect("it is served again");
+    stand.export_and_import();
+    assert_eq!(stand.code_of(VOLUME), RX_RESTARTING);
+    stand.daemon.good("zfs rename tank/vicepa tank/moved");
+    assert_eq!(stand.json("afs status -j")["partitions"]["tank/moved"]["served"], false);
+    assert_eq!(stand.code_of(VOLUME), RX_RESTARTING);
+    stand.daemon.good("zfs destroy -r tank/moved");
+    assert_eq!(stand.code_of(VOLUME), VNOVOL);
+}
+
+/// Goal: a command that loads the key of a partition for itself does not serve it, and its end does
+/// not take the key from a partition that is served since.
+#[test]
+fn key_of_a_command() {
+    let stand = Stand::new();
+    let key = stand.encrypt();
+    let names = stand.dir.path().join("names");
+    fs::create_dir(&names).expect("a folder");
+    for number in 0..1500 {
+        fs::write(names.join(format!("{number:04}{}", "x".repeat(150))), "").expect("a file");
+    }
+    stand.daemon.good("zfs create tank/vicepa/names");
+    stand.daemon.good(&format!("cp -r {} tank/vicepa/names:/", names.display()));
+    stand.enable();
+    stand.create();
+    let line = format!("ls -k tank/vicepa={} tank/vicepa/names:/names", key.display());
+    for serve in ["zfs load-key tank/vicepa".to_owned(), stand.line_to_enable("a")] {
+        stand.export_and_import();
+        let reader = stuck(stand.dir.path(), &line);
+        stand.status().expect_err("the key is the command's");
+        stand.daemon.good(&serve);
+        stand.status().expect("it is served");
+        let listed = reader.wait_with_output().expect("its output");
+        assert!(listed.status.success() && listed.stdout.len() > 1500 * 150);
+        stand.daemon.good("afs disable tank/vicepa");
+        // The daemon notices the end of the command a moment later.
+        let since = Instant::now();
+        let unloaded = loop {
+            let unloaded = stand.daemon.ran("zfs unload-key tank/vicepa");
+            if !said(&unloaded).contains("in use by") || since.elapsed() > TIME {
+                break unloaded;
+            }
+        };
+        assert!(unloaded.status.success(), "{serve}: {}", said(&unloaded));
+    }
 }
 
 /// Goal: what the server has is not mounted, moved or destroyed beside it, and errors name what to

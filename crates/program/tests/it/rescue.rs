@@ -3,7 +3,7 @@
 
 use crate::daemon;
 
-use crate::daemon::{DROP_COPIES, Daemon, image, said};
+use crate::daemon::{DROP_COPIES, Daemon, image, said, stuck};
 use sha2::{Digest, Sha256};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -636,20 +636,6 @@ fn volumes_and_keys_by_the_daemon() {
         }
     }
     daemon.good("zpool export encrypted");
-}
-
-/// A command that blocks in the middle of its work, because its output is not read.
-fn stuck(dir: &Path, line: &str) -> std::process::Child {
-    let mut command = daemon::command(dir, line);
-    command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::null());
-    let child = command.spawn().unwrap();
-    let wchan = format!("/proc/{}/wchan", child.id());
-    let since = std::time::Instant::now();
-    while !std::fs::read_to_string(&wchan).is_ok_and(|at| at.contains("pipe")) {
-        assert!(since.elapsed().as_secs() < 60, "it does not wait for its reader");
-        std::thread::yield_now();
-    }
-    child
 }
 
 /// Goal: a command that uses files keeps its pool and dataset busy, and errors name it. When it is

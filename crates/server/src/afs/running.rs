@@ -1,7 +1,7 @@
 //! The running AFS server: the cell's configuration, its database servers, and the server itself.
 
 use super::settings::Settings;
-use afs::cell::location::{Addresses, server_uuid};
+use afs::cell::location::{Addresses, host_addresses, server_uuid};
 use afs::cell::{Databases, PR_PORT, PR_SERVICE, PtServer, Registration, VL_PORT, VL_SERVICE};
 use afs::config::{CellServDb, Realms, Superusers, this_cell};
 use afs::server::{Options, Server};
@@ -122,7 +122,7 @@ fn uuid(local: &Path) -> Result<Uuid, String> {
     made.map_err(|error| {
         wrong(local, &api::plain(&error.to_string()), "make this folder, or name another one with --config")
     })?;
-    let addresses = afs::cell::location::host_addresses().unwrap_or_default();
+    let addresses = host_addresses().unwrap_or_default();
     server_uuid(&path, &addresses).map_err(|error| chain(&error))
 }
 
@@ -163,9 +163,7 @@ impl Running {
             let (net_info, net_restrict) = (folders.local.join("NetInfo"), folders.local.join("NetRestrict"));
             Registration::start(locations, uuid, Addresses { net_info, net_restrict })
         } else {
-            // As with NetInfo, the loopback interface is of no use to clients.
-            let only: Vec<Ipv4Addr> = Some(address).filter(|at| !at.is_loopback()).into_iter().collect();
-            Registration::start_with(locations, uuid, move || Ok(only.clone()))
+            Registration::start_with(locations, uuid, move || Ok(chosen(address, &host_addresses()?)))
         };
         let registration = registration.map_err(|error| format!("no thread can be started: {error}"))?;
         tracing::info!(
@@ -191,6 +189,12 @@ impl Running {
     pub(crate) fn registration(&self) -> afs::cell::Status {
         self.registration.as_ref().map(Registration::status).unwrap_or_default()
     }
+}
+
+/// The address to register: the one that the server is bound to, once the host has it. As with
+/// NetInfo, the loopback interface is of no use to clients.
+fn chosen(address: Ipv4Addr, of_host: &[Ipv4Addr]) -> Vec<Ipv4Addr> {
+    Some(address).filter(|at| !at.is_loopback() && of_host.contains(at)).into_iter().collect()
 }
 
 /// Sockets of the file server: one for each four cores. With more of them, fewer replies leave

@@ -89,6 +89,7 @@ impl Pools {
             }
         }
         self.doors.follow(&imported, change);
+        self.afs.follow(&imported, change);
         let mut changed = Changed { failures: self.follow(&imported, change), unmounted: lost };
         let failed = !errors.is_empty();
         // What remains is mounted again at its place.

@@ -22,7 +22,13 @@ impl Pools {
         let bytes = match &request.key {
             KeyMaterial::Passphrase(bytes) | KeyMaterial::Hex(bytes) | KeyMaterial::Raw(bytes) => bytes,
         };
-        dsl.keys().load(&dir, bytes, request.noop).map_err(|error| Error::new(about, of_key(&error)))?;
+        let load =
+            |noop| dsl.keys().load(&dir, bytes, noop).map_err(|error| Error::new(about, of_key(&error)));
+        let place = (pool.pool.name(), dir.object());
+        // A key that visits have loaded would go with the last of them.
+        if request.noop || !self.visits.leave_key(place, || load(true))? {
+            load(request.noop)?;
+        }
         tracing::debug!(dataset = about, uid = caller.peer().uid, noop = request.noop, "its key fits");
         Ok(())
     }

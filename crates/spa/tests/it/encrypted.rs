@@ -110,7 +110,16 @@ fn a_life_of_encrypted_datasets() {
         let live = spa.writer().unwrap();
         change_key_and_file(live, (old, new), files[3], &bytes);
         live.sync_all().unwrap();
-        live.dsl().keys().unload(&live.dsl().dir("tank/e").unwrap()).unwrap();
+        let (keys, root) = (live.dsl().keys(), live.dsl().dir("tank/e").unwrap());
+        // A clone has its key from the root.
+        let held = keys.hold(&live.dsl().dir("tank/e/c").unwrap()).unwrap().unwrap();
+        let busy = keys.unload(&root);
+        assert!(matches!(busy, Err(KeyError::Busy { .. })), "{busy:?}");
+        drop(held);
+        keys.unload(&root).unwrap();
+        let unloaded = keys.hold(&root);
+        assert!(matches!(unloaded, Err(KeyError::NotLoaded { .. })), "{unloaded:?}");
+        drop(root);
         live.export().unwrap();
         drop(spa);
         judge(dir.path(), "tank");

@@ -168,7 +168,7 @@ impl FileServer {
     }
 
     fn volume(&self, id: VolumeId) -> Outcome<Arc<Volume>> {
-        self.core.table.get(id).ok_or_else(|| self.core.missing(code::VNOVOL))
+        self.core.table.get(id).ok_or_else(|| self.core.no_volume(id))
     }
 
     /// The promise for a file that the caller may cache from now on.

@@ -158,6 +158,16 @@ fn parse(name: &str, depth: usize) -> Option<(Head, Option<String>)> {
     Some((head, snapshot))
 }
 
+/// The volume or clone that a dataset of a partition is, by its name.
+pub(in crate::server) fn of_name(partition: &str, name: &str) -> Option<Found> {
+    match parse(name, partition.matches('/').count() + 1)? {
+        (head, None) => head.gone.is_none().then_some(Found::Dataset(head.volume)),
+        (head, Some(snapshot)) => {
+            clone_of(&snapshot).filter(|id| head != Head::of(*id)).map(|id| Found::Snapshot { id, head })
+        }
+    }
+}
+
 /// The mark of a file system that it or clones of it may be incomplete; empty: there is none.
 pub(super) fn mark_of(dataset: &dsl::Dataset) -> dsl::Result<String> {
     // One of its own: an inherited or received one would destroy whole volumes.

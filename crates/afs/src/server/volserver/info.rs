@@ -191,7 +191,7 @@ impl VolumeServer {
         let id = std::str::from_utf8(name).ok().and_then(PartitionId::parse);
         let id = id.ok_or(volser::VOLSERILLEGAL_PARTITION)?;
         let partition = self.core.partition(id);
-        let partition = partition.ok_or_else(|| self.core.missing(volser::VOLSERILLEGAL_PARTITION))?;
+        let partition = partition.ok_or_else(|| self.core.no_partition(id))?;
         let space = partition.space().map_err(|error| {
             tracing::error!(partition = %partition.id, error = chain(&error), "the space of the partition can't be read");
             errno::EIO

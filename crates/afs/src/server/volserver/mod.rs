@@ -215,12 +215,12 @@ impl VolumeServer {
         name_volume(volume);
         let id = self.partition(partition)?.id;
         let found = self.core.table.get(volume).filter(|found| found.partition.id == id);
-        found.ok_or_else(|| self.core.missing(code::VNOVOL))
+        found.ok_or_else(|| self.core.no_volume(volume))
     }
 
     fn partition(&self, number: i32) -> Outcome<Arc<super::store::Partition>> {
         let id = PartitionId::from_number(number).ok_or(volser::VOLSERILLEGAL_PARTITION)?;
-        self.core.partition(id).ok_or_else(|| self.core.missing(volser::VOLSERILLEGAL_PARTITION))
+        self.core.partition(id).ok_or_else(|| self.core.no_partition(id))
     }
 
     fn begin(&self, id: VolumeId, partition: i32, flags: i32) -> Outcome<i32> {

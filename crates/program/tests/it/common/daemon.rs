@@ -32,6 +32,20 @@ pub fn said(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
+/// A command that blocks in the middle of its work, because its output is not read.
+pub fn stuck(dir: &Path, line: &str) -> Child {
+    let mut command = command(dir, line);
+    command.stdout(Stdio::piped()).stderr(Stdio::null());
+    let child = command.spawn().expect("it runs");
+    let wchan = format!("/proc/{}/wchan", child.id());
+    let since = Instant::now();
+    while !fs::read_to_string(&wchan).is_ok_and(|at| at.contains("pipe")) {
+        assert!(since.elapsed().as_secs() < 60, "it does not wait for its reader");
+        std::thread::yield_now();
+    }
+    child
+}
+
 impl Daemon {
     /// Starts a daemon in a directory, and waits until it listens.
     pub fn start(dir: &Path) -> Self {

@@ -92,6 +92,26 @@ impl Drop for Seat {
 }
 
 impl Visits {
+    /// Leaves a key that only visits have loaded to the user, who loads it too. Returns whether
+    /// there is one. `check` is called while no visit can end.
+    ///
+    /// # Errors
+    /// That of `check`: the user's key is not this one.
+    pub(crate) fn leave_key(
+        &self,
+        (pool, root): (&str, ObjNum),
+        check: impl FnOnce() -> Result<(), Error>,
+    ) -> Result<bool, Error> {
+        let mut keys = self.keys.lock();
+        let place = (pool.to_owned(), root.0);
+        if !keys.contains_key(&place) {
+            return Ok(false);
+        }
+        check()?;
+        keys.remove(&place);
+        Ok(true)
+    }
+
     /// The objects of a pool's datasets that visits have open, with the commands.
     pub(crate) fn users(&self, pool: &str) -> Vec<(u64, String)> {
         let table = self.table.lock();
