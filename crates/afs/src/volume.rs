@@ -162,7 +162,8 @@ fn header_bytes(header: &VolumeHeader) -> Result<Vec<u8>> {
 /// * [`Error::TooLong`], [`Error::Shape`]: a dump can't have this header.
 /// * [`Error::FileSystem`]: it can't be stored.
 pub fn set_header(fs: &zpl::FileSystem, header: &VolumeHeader) -> Result<()> {
-    Ok(fs.set_afs_header(&header_bytes(header)?)?)
+    fs.set_afs_header(&header_bytes(header)?)?;
+    Ok(())
 }
 
 /// The header of a volume; `None` if it has none yet.

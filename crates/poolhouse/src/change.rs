@@ -12,7 +12,6 @@ use ondisk::version::{SPA_VERSION_FEATURES, newest_zpl};
 use ondisk::{SPA_MAXBLOCKSIZE, SPA_OLD_MAXBLOCKSIZE};
 use spa::Host;
 use spa::create::{self, Beginning, NewLeaf, NewPool, NewVdev, VdevShape, claim_file};
-use spa::engine::TaskError;
 use spa::import::Resources;
 use std::path::Path;
 use std::sync::Arc;
@@ -195,11 +194,7 @@ impl Pool {
     /// * [`Error::Dataset`]: the operation refuses.
     /// * [`Error::ReadOnly`], [`Error::Stopped`]: see [`Pool::create_filesystem`].
     pub fn run(&self, task: impl SyncTask + Send + 'static) -> Result<()> {
-        match self.spa().writer().ok_or(Error::ReadOnly)?.run(Box::new(task)) {
-            Ok(()) => Ok(()),
-            Err(TaskError::Refused(error)) => Err(error.into()),
-            Err(TaskError::Stopped(stopped)) => Err(stopped.into()),
-        }
+        Ok(self.spa().writer().ok_or(Error::ReadOnly)?.run(Box::new(task))?)
     }
 }
 

@@ -97,3 +97,12 @@ impl From<spa::HeadError> for Error {
         }
     }
 }
+
+impl From<spa::engine::TaskError> for Error {
+    fn from(error: spa::engine::TaskError) -> Self {
+        match error {
+            spa::engine::TaskError::Refused(error) => error.into(),
+            spa::engine::TaskError::Stopped(stopped) => stopped.into(),
+        }
+    }
+}

@@ -325,7 +325,7 @@ impl PoolSync {
                 again.push(queued);
                 continue;
             }
-            let result = s.run(&mut *queued.task).map_err(fail)?;
+            let result = queued.run(|task| s.run(task)).map_err(fail)?;
             match queued.again(&result, self.core.dsl.space().waiting) {
                 Ok(queued) => again.push(queued),
                 Err(ticket) => results.push((ticket, result)),

@@ -14,6 +14,7 @@
 //! | 4 | when this copy was made |
 //! | 8 | the space in use, in KiB; 0: as in the dump |
 
+use ondisk::Txg;
 use zpl::FileSystem;
 
 use super::{Error, Result};
@@ -168,7 +169,7 @@ impl Stored {
     ///
     /// # Errors
     /// [`Error::Format`], [`Error::Files`].
-    pub fn write(&self, fs: &FileSystem) -> Result<()> {
+    pub fn write(&self, fs: &FileSystem) -> Result<Txg> {
         Ok(fs.set_afs_header(&self.encode()?)?)
     }
 

@@ -286,7 +286,7 @@ impl Core {
     /// [`Error::Pool`]: its dataset is in use elsewhere. It then is served again.
     pub fn destroy(&self, volume: &Volume) -> Result<()> {
         volume.set_service(header::Service::Gone);
-        let destroyed = volume.exclusively(|| match volume.found() {
+        let destroyed = volume.destroy(|| match volume.found() {
             Found::Dataset(id) => volume.partition.destroy(id),
             Found::Snapshot { head, id } => volume.partition.destroy_clone(head, id).map(|()| None),
         });
@@ -297,6 +297,27 @@ impl Core {
         self.table.remove(volume.id);
         volume.callbacks.volume_changed();
         Ok(())
+    }
+
+    /// Writes what memory has of a volume's header beyond the volume itself, and waits until it is
+    /// on disk. `is_complete`: the volume stays when the server starts again.
+    fn write_out(&self, volume: &Volume, has_unwritten: bool, is_complete: bool) -> Result<()> {
+        if !has_unwritten && !is_complete {
+            return Ok(());
+        }
+        let open = volume.open()?;
+        let stored = open.stored();
+        match volume.found() {
+            Found::Snapshot { head, id } if has_unwritten => {
+                volume.partition.set_clone_header(head, id, &stored)
+            }
+            Found::Snapshot { .. } => Ok(()),
+            Found::Dataset(id) => {
+                // The header is not on disk later than the mark is gone.
+                open.flush()?;
+                volume.partition.finish(id, has_unwritten.then_some(&stored), is_complete)
+            }
+        }
     }
 
     fn tick(&self) {
@@ -324,7 +345,7 @@ impl Core {
         }
         drop(reserved);
         for lease in self.transactions.expired(self.idle) {
-            self.end_of(&lease.volume);
+            self.end_of(&lease);
             let id = lease.id;
             drop(lease);
             let _ = self.transactions.end(id);
@@ -333,7 +354,8 @@ impl Core {
 
     /// After the transaction of a volume: clients may use it as its header says. A volume whose
     /// transaction timed out before it was complete is destroyed.
-    fn end_of(&self, volume: &Volume) {
+    fn end_of(&self, transaction: &Transaction) {
+        let volume = &*transaction.volume;
         let half_made = volume.open().is_ok_and(|open| open.stored().destroy_me);
         if half_made {
             tracing::warn!(volume = volume.id.0, "a volume was not completed, and is destroyed");
@@ -341,6 +363,9 @@ impl Core {
                 tracing::error!(volume = volume.id.0, error = chain(&error), "the volume can't be destroyed");
             }
             return;
+        }
+        if let Err(error) = self.write_out(volume, transaction.has_unwritten, false) {
+            tracing::error!(volume = volume.id.0, error = chain(&error), "the header can't be written");
         }
         volume.set_service(header::Service::Unknown);
     }

@@ -5,9 +5,10 @@
 //! others.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 use dsl::LongHold;
+use ondisk::Txg;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use zpl::FileSystem;
 
@@ -52,6 +53,8 @@ pub struct Open {
     counting: AtomicBool,
     /// Held while the header is written.
     writing: Mutex<()>,
+    /// The last transaction group in which it was written.
+    written: AtomicU64,
     stripes: [RwLock<()>; STRIPES],
     /// The locks of clients.
     pub locks: Arc<Locks>,
@@ -95,6 +98,7 @@ impl Open {
             head: Mutex::new(Live { stored, next_unique, usable: next_unique }),
             dirty: AtomicBool::new(false),
             writing: Mutex::new(()),
+            written: AtomicU64::new(0),
             stripes: std::array::from_fn(|_| RwLock::default()),
             locks,
             shared,
@@ -172,7 +176,7 @@ impl Open {
             head.stored.is_counting = true;
             head.stored.clone()
         };
-        stored.write(&self.fs)?;
+        self.write(&stored)?;
         self.counting.store(true, Ordering::Release);
         Ok(())
     }
@@ -206,12 +210,23 @@ impl Open {
         if !self.dirty.swap(false, Ordering::AcqRel) && !reserves {
             return Ok(false);
         }
-        if let Err(error) = stored.write(&self.fs) {
+        if let Err(error) = self.write(&stored) {
             self.dirty.store(true, Ordering::Release);
             self.shared.note_change(self.id);
             return Err(error);
         }
         Ok(reserves)
+    }
+
+    fn write(&self, stored: &Stored) -> Result<()> {
+        let txg = stored.write(&self.fs)?;
+        self.written.fetch_max(txg.0, Ordering::AcqRel);
+        Ok(())
+    }
+
+    /// The last transaction group in which the header was written since the volume was opened.
+    pub fn written(&self) -> Txg {
+        Txg(self.written.load(Ordering::Acquire))
     }
 
     /// The uniques up to the bound that [`Self::flush`] wrote before the last sync of the pool may
@@ -239,7 +254,7 @@ impl Open {
             let counted = std::mem::take(&mut head.stored.is_counting);
             (self.dirty.swap(false, Ordering::AcqRel) || unused || counted).then(|| head.stored.clone())
         };
-        stored.map_or(Ok(()), |stored| stored.write(&self.fs))
+        stored.map_or(Ok(()), |stored| self.write(&stored))
     }
 
     /// Reserves uniques at once, and waits until the reservation is on disk.

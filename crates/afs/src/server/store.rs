@@ -262,12 +262,10 @@ impl Partition {
         format!("{}/{head}@{id}", self.dataset)
     }
 
+    /// Runs operations in one transaction group, until one is refused.
     fn run(&self, tasks: Vec<Box<dyn SyncTask + Send>>) -> Result<()> {
         let live = self.pool.spa().writer().ok_or(poolhouse::Error::ReadOnly)?;
-        for done in live.run_all(tasks).map_err(poolhouse::Error::from)? {
-            done.map_err(poolhouse::Error::from)?;
-        }
-        Ok(())
+        Ok(live.run_in_order(tasks).map_err(poolhouse::Error::from)?)
     }
 
     fn new_name(&self, head: Head, id: VolumeId) -> String {
@@ -284,9 +282,14 @@ impl Partition {
         self.run(vec![Box::new(DestroyHead { name })])
     }
 
-    fn rename_new(&self, head: Head, id: VolumeId) -> Result<()> {
+    /// The operation that gives a new clone the number of the one that it replaces.
+    fn renamed_new(&self, head: Head, id: VolumeId) -> RenameSnapshot {
         let (old, new) = (format!("{id}{NEW}"), id.to_string());
-        self.run(vec![Box::new(RenameSnapshot { dataset: self.head_name(head), old, new, recursive: false })])
+        RenameSnapshot { dataset: self.head_name(head), old, new, recursive: false }
+    }
+
+    fn rename_new(&self, head: Head, id: VolumeId) -> Result<()> {
+        self.run(vec![Box::new(self.renamed_new(head, id))])
     }
 
     /// Makes a volume, with the files of a new one.
@@ -302,25 +305,33 @@ impl Partition {
             crypt: None,
             enforce_limits: true,
         })])?;
-        let written = self.fs(id).and_then(|fs| stored.write(&fs).map(|()| fs));
+        let written = self.fs(id).and_then(|fs| stored.write(&fs).map(|_| fs));
         written.inspect_err(|_| {
             // If this fails too, the next start destroys it.
             let _ = self.run(vec![Box::new(DestroyHead { name: self.name(id) })]);
         })
     }
 
-    /// Notes that a volume is complete: it stays when the server starts again.
+    /// Sets the name that `zfs list` shows of a volume, if a header is given, and with
+    /// `is_complete` notes that the volume stays when the server starts again.
     ///
     /// # Errors
     /// [`Error::Pool`]: there is no such volume.
-    pub fn complete(&self, id: VolumeId) -> Result<()> {
-        let dataset = self.pool.dataset(&self.name(id))?;
-        let mark = self.pool.spa().read(|| mark_of(dataset.dsl())).map_err(poolhouse::Error::from)?;
-        if mark != ITSELF {
-            return Ok(());
+    pub fn finish(&self, id: VolumeId, named: Option<&Stored>, is_complete: bool) -> Result<()> {
+        let name = self.name(id);
+        let mut tasks: Vec<Box<dyn SyncTask + Send>> = Vec::new();
+        if let Some(stored) = named {
+            let props = vec![shown(stored)];
+            tasks.push(Box::new(SetProps { name: name.clone(), props, source: SetAs::Local }));
         }
-        let (name, property) = (self.name(id), INCOMPLETE.to_owned());
-        self.run(vec![Box::new(InheritProp { name, property, received: false })])
+        if is_complete {
+            let dataset = self.pool.dataset(&name)?;
+            let mark = self.pool.spa().read(|| mark_of(dataset.dsl())).map_err(poolhouse::Error::from)?;
+            if mark == ITSELF {
+                tasks.push(Box::new(InheritProp { name, property: INCOMPLETE.to_owned(), received: false }));
+            }
+        }
+        self.run(tasks)
     }
 
     /// Keeps others from changing the mark of a file system. Held until the change is done.
@@ -431,18 +442,29 @@ impl Partition {
             tasks.push(Box::new(Snapshot { names, props, enforce_limits: true }));
             return self.run(tasks);
         };
-        // The old one goes when the new one is there. After a crash, the next start goes on.
-        let names = vec![self.new_name(head, id)];
-        self.run(vec![Box::new(Snapshot { names, props, enforce_limits: true })])?;
-        let gone = match old {
-            Found::Snapshot { id, head } => self.destroy_snapshot(self.snapshot_name(head, id)),
-            Found::Dataset(id) => self.destroy_head(self.name(id)),
+        // The old one goes when the new one is there.
+        let new = self.new_name(head, id);
+        let names = vec![new.clone()];
+        let (gone, destroy): (_, Box<dyn SyncTask + Send>) = match old {
+            Found::Snapshot { id, head } => {
+                let names = vec![self.snapshot_name(head, id)];
+                (names[0].clone(), Box::new(DestroySnapshots { names, defer: false }))
+            }
+            Found::Dataset(id) => (self.name(id), Box::new(DestroyHead { name: self.name(id) })),
         };
-        if let Err(error) = gone {
-            let _ = self.destroy_snapshot(self.new_name(head, id));
+        self.others.end(&gone);
+        let replaced = self.run(vec![
+            Box::new(Snapshot { names, props, enforce_limits: true }),
+            destroy,
+            Box::new(self.renamed_new(head, id)),
+        ]);
+        if let Err(error) = replaced {
+            // What it was to replace is in use.
+            if self.pool.dataset(&new).is_ok() {
+                let _ = self.destroy_snapshot(new);
+            }
             return Err(error);
         }
-        self.rename_new(head, id)?;
         match old {
             Found::Snapshot { head, .. } => self.destroy_empty(head),
             Found::Dataset(_) => Ok(()),
@@ -462,15 +484,6 @@ impl Partition {
             tasks.extend(self.mark_clone(head, id, false)?);
         }
         self.run(tasks)
-    }
-
-    /// Sets the name that `zfs list` shows of a volume.
-    ///
-    /// # Errors
-    /// [`Error::Pool`]: there is no such volume.
-    pub fn show_name(&self, id: VolumeId, stored: &Stored) -> Result<()> {
-        let task = SetProps { name: self.name(id), props: vec![shown(stored)], source: SetAs::Local };
-        self.run(vec![Box::new(task)])
     }
 
     /// Destroys a clone. The file system goes with its last clone if its own volume is gone.
@@ -614,7 +627,7 @@ impl Partition {
     fn end_detach(&self, id: VolumeId) -> Result<()> {
         let stored = self.clone_header(Head::of(id), id)?;
         stored.write(&self.fs(id)?)?;
-        self.show_name(id, &stored)?;
+        self.finish(id, Some(&stored), false)?;
         self.destroy_snapshot(self.snapshot_name(Head::of(id), id))
     }
 

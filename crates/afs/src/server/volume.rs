@@ -395,13 +395,31 @@ impl Volume {
         };
     }
 
-    /// Closes its files and calls `change`, which may replace or destroy them. Meanwhile clients
-    /// get VOFFLINE, or VNOVOL if the volume is gone.
+    /// Closes its files and calls `change`, which may replace them. Meanwhile clients get VOFFLINE,
+    /// or VNOVOL if the volume is gone.
     ///
     /// # Errors
     /// * [`Error::Busy`]: another thread does the same, or has the files.
     /// * The error of `change`, or of writing the header.
     pub fn exclusively<T>(&self, change: impl FnOnce() -> Result<T>) -> Result<T> {
+        self.alone(Open::close, change)
+    }
+
+    /// As [`Self::exclusively`], for a `change` that destroys the volume. Its header is not written
+    /// again. If that fails, the next use reads it as it is on disk, and counts the files anew if
+    /// they changed.
+    ///
+    /// # Errors
+    /// Those of [`Self::exclusively`].
+    pub fn destroy<T>(&self, change: impl FnOnce() -> Result<T>) -> Result<T> {
+        self.alone(|_| Ok(()), change)
+    }
+
+    fn alone<T>(
+        &self,
+        close: impl FnOnce(&Open) -> Result<()>,
+        change: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
         let open = {
             let mut gate = self.gate.write();
             if gate.taken {
@@ -413,7 +431,7 @@ impl Volume {
         let mut back = GiveBack { volume: self, open: None, used: open.is_some() };
         match alone(open) {
             Ok(Some(open)) => {
-                let closed = open.close();
+                let closed = close(&open);
                 drop(open);
                 closed?;
             }
@@ -440,6 +458,22 @@ impl Volume {
     /// Forgets what is known of its files.
     pub(super) fn forget(&self) {
         self.shared.forget(self.instance);
+    }
+
+    /// Waits until the header that was written last is on disk.
+    ///
+    /// # Errors
+    /// [`Error::Pool`]: the pool has stopped.
+    pub fn settle(&self) -> Result<()> {
+        let pool = self.partition.pool();
+        let open = self.gate.read().open.clone();
+        match (open, pool.spa().writer()) {
+            (Some(open), Some(live)) => {
+                Ok(live.txgs().wait_synced(open.written()).map_err(poolhouse::Error::from)?)
+            }
+            // It was closed since.
+            (None, _) | (_, None) => Ok(pool.sync()?),
+        }
     }
 
     /// Writes what memory has of the header. Returns the files if uniques were reserved

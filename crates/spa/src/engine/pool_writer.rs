@@ -21,7 +21,7 @@ use crate::pool_core::PoolCore;
 use crate::pool_core::errors::ShapeError;
 use crate::pool_core::state::{Command, Logged, Recorded, Synced};
 use crate::scan::{ScanCommand, ScanDone, ScanRefusal, Scans};
-use crate::sync::tasks::{Queued, Ticket};
+use crate::sync::tasks::{Chain, Queued, Ticket};
 use crate::txg::{Bar, Hold, Stopped, TXG_DEFER_SIZE, TXG_SIZE, Tunables, Txgs};
 use crate::vdev_ops::Vdevs;
 
@@ -441,6 +441,26 @@ impl PoolWriter {
     /// # Errors
     /// * [`Stopped`]: the pool has stopped, and none of them is on disk.
     pub fn run_all(&self, tasks: Vec<Box<dyn SyncTask + Send>>) -> Result<Vec<dsl::Result<()>>, Stopped> {
+        self.run_chains(tasks.into_iter().map(|task| Chain::from([task])).collect())
+    }
+
+    /// Runs operations in order, and waits until they are on disk. When one is refused, those after
+    /// it don't run.
+    ///
+    /// All run in one txg, unless one of them needs a txg of its own.
+    ///
+    /// # Errors
+    /// * [`TaskError::Refused`]: an operation is refused, for the reason inside.
+    /// * [`TaskError::Stopped`]: the pool has stopped.
+    pub fn run_in_order(&self, tasks: Vec<Box<dyn SyncTask + Send>>) -> Result<(), TaskError> {
+        if tasks.is_empty() {
+            return Ok(());
+        }
+        let done = self.run_chains(vec![tasks.into()])?;
+        done.into_iter().next().expect("one result for one chain").map_err(TaskError::Refused)
+    }
+
+    fn run_chains(&self, chains: Vec<Chain>) -> Result<Vec<dsl::Result<()>>, Stopped> {
         self.txgs.check_suspended()?;
         let hold = self.txgs.hold(0)?;
         let mut txg = hold.txg();
@@ -448,13 +468,13 @@ impl PoolWriter {
         let mut patience = 2 * TXG_DEFER_SIZE;
         let tickets: Vec<Ticket> = {
             let mut queue = self.parts.sync.tasks[txg.0 as usize % TXG_SIZE].lock();
-            let enter = |task| {
+            let enter = |chain| {
                 let ticket = Ticket::default();
                 let patience = std::mem::take(&mut patience);
-                queue.push(Queued { task, ticket: ticket.clone(), batch, patience });
+                queue.push(Queued { chain, ticket: ticket.clone(), batch, patience });
                 ticket
             };
-            tasks.into_iter().map(enter).collect()
+            chains.into_iter().map(enter).collect()
         };
         drop(hold);
         let mut results = Vec::new();

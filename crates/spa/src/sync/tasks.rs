@@ -1,5 +1,6 @@
 //! Operations that wait for their transaction group.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use dsl::sync::SyncTask;
@@ -21,9 +22,13 @@ impl Ticket {
     }
 }
 
-/// An operation in the queue of its txg.
+/// Operations of which each needs the one before it.
+pub(crate) type Chain = VecDeque<Box<dyn SyncTask + Send>>;
+
+/// An operation in the queue of its txg, or a chain of them.
 pub(crate) struct Queued {
-    pub(crate) task: Box<dyn SyncTask + Send>,
+    /// What is still to be done. It is never empty.
+    pub(crate) chain: Chain,
     pub(crate) ticket: Ticket,
     /// Operations of one call have the same number.
     pub(crate) batch: u64,
@@ -33,6 +38,24 @@ pub(crate) struct Queued {
 }
 
 impl Queued {
+    /// Calls `run` for each operation, until one is refused. Returns the result of the last call.
+    pub(crate) fn run<E>(
+        &mut self,
+        mut run: impl FnMut(&mut dyn SyncTask) -> Result<dsl::Result<()>, E>,
+    ) -> Result<dsl::Result<()>, E> {
+        let mut result = Ok(());
+        while let Some(task) = self.chain.front_mut() {
+            result = run(&mut **task)?;
+            if result.is_err() {
+                break;
+            }
+            self.chain.pop_front();
+            // Something is done already.
+            self.patience = 0;
+        }
+        Ok(result)
+    }
+
     /// The operation for the next txg, if it is to be tried again there; otherwise it is settled.
     ///
     /// It was refused for space that is about to become free, or because each of its datasets

@@ -2,11 +2,13 @@
 
 use dmu::NewObject;
 use dsl::ops::destroy::{DestroyHead, DestroySnapshots};
+use dsl::ops::rename::RenameSnapshot;
 use dsl::ops::snapshot::Snapshot;
 use dsl::sync::SyncTask;
-use ondisk::DmuType;
 use ondisk::config::DraidShape;
+use ondisk::{DmuType, Txg};
 use spa::create::VdevShape;
+use spa::engine::TaskError;
 use std::path::Path;
 use testpools::{file_system, images, import, new_pool, read_all};
 
@@ -216,6 +218,46 @@ fn snapshots_at_one_moment() {
     });
     let taken = |ds: &str| live.dsl().dataset(ds).unwrap().snapshots().unwrap().len();
     assert_eq!((taken("tank"), taken("tank/a")), (40 * CALLERS, 20 * CALLERS));
+    live.export().unwrap();
+    drop(spa);
+    judge(dir.path(), "tank");
+}
+
+/// Goal: operations in order run in one txg, each finds what the one before it did, and none runs
+/// after one that is refused.
+#[test]
+fn operations_in_order() {
+    let dir = tempfile::tempdir().unwrap();
+    let spa = new_pool(VdevShape::Single, &images(dir.path(), 1, 128 << 20));
+    let live = spa.writer().unwrap();
+    live.run(file_system("tank/a", Vec::new())).unwrap();
+    let take = |name: &str| -> Box<dyn SyncTask + Send> {
+        Box::new(Snapshot { names: vec![format!("tank/a@{name}")], ..Snapshot::default() })
+    };
+    let end = |name: &str| -> Box<dyn SyncTask + Send> {
+        Box::new(DestroySnapshots { names: vec![format!("tank/a@{name}")], defer: false })
+    };
+    let rename = |old: &str, new: &str| -> Box<dyn SyncTask + Send> {
+        let (dataset, old, new) = ("tank/a".to_owned(), old.to_owned(), new.to_owned());
+        Box::new(RenameSnapshot { dataset, old, new, recursive: false })
+    };
+    let names = || {
+        let all = live.dsl().dataset("tank/a").unwrap().snapshots().unwrap();
+        all.iter().map(|one| (one.name().split_off("tank/a@".len()), one.phys().creation_txg)).collect()
+    };
+    live.run(take("x")).unwrap();
+    let before: Vec<(String, Txg)> = names();
+    let first = live.txgs().synced();
+    live.run_in_order(vec![take("new"), end("x"), rename("new", "x")]).unwrap();
+    let after: Vec<(String, Txg)> = names();
+    assert_eq!((after.len(), &after[0].0), (1, &before[0].0));
+    assert!(after[0].1 > first && after[0].1 > before[0].1);
+    let refused = live.run_in_order(vec![take("new"), rename("none", "y"), end("x")]);
+    let why = refused.unwrap_err();
+    assert!(matches!(why, TaskError::Refused(_)), "{why:?}");
+    let left: Vec<(String, Txg)> = names();
+    assert_eq!(left.iter().map(|(name, _)| &name[..]).collect::<Vec<_>>(), ["x", "new"]);
+    live.run_in_order(Vec::new()).unwrap();
     live.export().unwrap();
     drop(spa);
     judge(dir.path(), "tank");

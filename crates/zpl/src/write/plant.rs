@@ -32,7 +32,7 @@ use ondisk::objset::ObjsetFlags;
 use ondisk::sa::Attr as Sa;
 use ondisk::zap::ZapFlags;
 use ondisk::znode::Pflags;
-use ondisk::{DmuType, ObjNum};
+use ondisk::{DmuType, ObjNum, Txg};
 use std::collections::{HashMap, HashSet};
 
 /// Longest header of a volume in bytes.
@@ -81,18 +81,19 @@ pub struct PlantedEntry<'a> {
 }
 
 impl FileSystem {
-    /// Stores the header of a volume.
+    /// Stores the header of a volume. Returns the txg that has it.
     ///
     /// # Errors
     /// The errors of [changing](Error#changing).
     ///
     /// # Panics
     /// If it is longer than [`AFS_HEADER_MAX`].
-    pub fn set_afs_header(&self, header: &[u8]) -> Result<()> {
+    pub fn set_afs_header(&self, header: &[u8]) -> Result<Txg> {
         assert!(header.len() <= AFS_HEADER_MAX, "a header fits into an entry of the master node");
         // It replaces one of about the same length, also before a file is removed from a full pool.
         let tx = self.writer()?.tx(Need::netfree(2 * AFS_HEADER_MAX as u64))?;
-        Ok(self.master().update(&tx, HEADER.as_bytes(), &Value::bytes(header))?)
+        self.master().update(&tx, HEADER.as_bytes(), &Value::bytes(header))?;
+        Ok(tx.txg())
     }
 
     /// Makes files without names in a volume, in one transaction. Each replaces the file that has

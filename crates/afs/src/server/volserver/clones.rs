@@ -92,15 +92,19 @@ impl VolumeServer {
 
     /// Notes a new clone in the header of its volume.
     fn note_clone(&self, original: &Volume, clone: &Stored) -> Outcome<()> {
-        let open = original.open().map_err(|error| failed(original, &error))?;
-        open.change_header(|stored| match clone.header.kind {
+        self.note_in(original, |stored| match clone.header.kind {
             VolumeType::Backup => {
                 stored.backup = clone.header.id;
                 stored.header.backup_date = clone.header.creation_date;
             }
             VolumeType::ReadOnly => stored.header.clone = clone.header.id,
             VolumeType::ReadWrite => {}
-        });
+        })
+    }
+
+    fn note_in(&self, original: &Volume, change: impl FnOnce(&mut Stored)) -> Outcome<()> {
+        let open = original.open().map_err(|error| failed(original, &error))?;
+        open.change_header(change);
         open.flush().map(drop).map_err(|error| failed(original, &error))
     }
 
@@ -141,16 +145,21 @@ impl VolumeServer {
         new.copy_date = old.copy_date;
         new.destroy_me = false;
         new.header.in_service = true;
-        let made = original.flush().and_then(|_| {
-            let old = clone.found();
-            clone.exclusively(|| original.partition.clone_volume(original.id, &new, Some(old)))
-        });
-        made.map_err(|error| failed(&clone, &error))?;
+        // Both are in one transaction group.
+        self.note_clone(&original, &new)?;
+        self.note_change(&lease);
+        let old = clone.found();
+        let replace = || original.partition.clone_volume(original.id, &new, Some(old));
+        if let Err(error) = clone.exclusively(replace) {
+            let _ = self.note_in(&original, |now| {
+                (now.backup, now.header.backup_date) = (stored.backup, stored.header.backup_date);
+                now.header.clone = stored.header.clone;
+            });
+            return Err(failed(&clone, &error));
+        }
         clone.set_found(Found::Snapshot { id, head: Head::of(original.id) });
         clone.set_service(State::Unknown);
         clone.callbacks.volume_changed();
-        self.note_clone(&original, &new)?;
-        self.note_change(&lease);
         Ok(())
     }
 

@@ -169,7 +169,8 @@ impl VolumeServer {
         stored.header.in_service = own.header.in_service;
         stored.used = stored.header.disk_used.into();
         (stored.vnode_hints, stored.is_counting) = ([0; 2], false);
-        stored.write(&fs)
+        stored.write(&fs)?;
+        Ok(())
     }
 
     pub(super) fn forward(

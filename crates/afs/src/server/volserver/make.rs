@@ -101,7 +101,8 @@ impl VolumeServer {
         self.core.destroy(&volume).map_err(|error| failed(&volume, &error))
     }
 
-    /// Changes the header of a transaction's volume.
+    /// Changes the header of a transaction's volume. The end of the transaction waits until the
+    /// change is on disk.
     fn change(&self, transaction: i32, call: &'static str, change: impl FnOnce(&mut Stored)) -> Outcome<()> {
         let lease = self.lease(transaction, call)?;
         if lease.attach & attach::READ_ONLY != 0 && lease.attach & attach::CREATE == 0 {
@@ -111,19 +112,17 @@ impl VolumeServer {
         let before = open.stored();
         open.change_header(change);
         let after = open.stored();
+        if before == after {
+            return Ok(());
+        }
         self.note_change(&lease);
         if before.header.kind != after.header.kind {
             self.note_new_contents(&lease);
         }
-        let partition = &lease.volume.partition;
-        let stored = match lease.volume.found() {
-            Found::Snapshot { head, id } => partition.set_clone_header(head, id, &after),
-            Found::Dataset(id) if before.header.name != after.header.name => {
-                open.flush().and_then(|_| partition.show_name(id, &after))
-            }
-            Found::Dataset(_) => open.flush().map(drop),
-        };
-        stored.map_err(|error| failed(&lease.volume, &error))
+        if lease.volume.is_clone() || before.header.name != after.header.name {
+            self.core.transactions.update(transaction, |found| found.has_unwritten = true);
+        }
+        open.flush().map(drop).map_err(|error| failed(&lease.volume, &error))
     }
 
     pub(super) fn set_flags(&self, transaction: i32, flags: i32) -> Outcome<()> {
@@ -133,15 +132,14 @@ impl VolumeServer {
         })?;
         self.core.transactions.update(transaction, |found| found.flags = flags);
         let lease = self.lease(transaction, "SetFlags")?;
-        match lease.volume.found() {
-            Found::Dataset(id) if !is_incomplete(flags) => {
-                // The header must be on disk before the mark goes.
-                let open = self.open(&lease)?;
-                let done = open.flush().and_then(|_| lease.volume.partition.complete(id));
-                done.map_err(|error| failed(&lease.volume, &error))
-            }
-            _ => Ok(()),
+        if is_incomplete(flags) {
+            return Ok(());
         }
+        // With this `vos` takes a volume for complete, and may change the database at once.
+        let written = self.core.write_out(&lease.volume, lease.has_unwritten, true);
+        written.map_err(|error| failed(&lease.volume, &error))?;
+        self.core.transactions.update(transaction, |found| found.has_unwritten = false);
+        Ok(())
     }
 
     pub(super) fn flags(&self, transaction: i32) -> Outcome<i32> {

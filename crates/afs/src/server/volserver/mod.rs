@@ -259,17 +259,17 @@ impl VolumeServer {
             return Ok(0);
         }
         let volume = &ended.volume;
-        let sync = || Ok(volume.partition.pool().sync()?);
-        let durable = match (ended.has_new_contents, ended.has_changed) {
+        let written = self.core.write_out(volume, ended.has_unwritten, false);
+        let durable = written.and_then(|()| match (ended.has_new_contents, ended.has_changed) {
             // The volume is opened anew when it is used: it may be of another type now.
-            (true, _) => volume.exclusively(sync),
+            (true, _) => volume.exclusively(|| Ok(volume.partition.pool().sync()?)),
             (false, true) => volume.flush().and_then(|reserved| {
-                sync()?;
+                volume.settle()?;
                 reserved.iter().for_each(|open| open.reserved());
                 Ok(())
             }),
             (false, false) => Ok(()),
-        };
+        });
         volume.set_service(State::Unknown);
         if ended.has_new_contents {
             volume.callbacks.volume_changed();

@@ -112,6 +112,52 @@ fn clones() {
     assert_eq!((about.name.as_bytes(), about.kind), (&b"v"[..], 0));
 }
 
+/// Goal: the verbs of `vos` wait for few transaction groups. Each costs writes to all devices, and
+/// a flush of their caches.
+#[test]
+fn few_transaction_groups() {
+    let rig = Rig::new();
+    let operator = rig.operator();
+    let synced = || {
+        let partition = rig.server().core().partitions().remove(0);
+        partition.pool().spa().writer().unwrap().txgs().synced().0
+    };
+    let mut least = [u64::MAX; 5];
+    for _ in 0..8 {
+        let mut at = vec![synced()];
+        let transaction = operator.create(VOLUME, "v").unwrap();
+        let mut info = operator.listed(VOLUME).unwrap();
+        info.quota = 7;
+        operator.call(Call::SetInfo { transaction, info }).unwrap();
+        operator.complete(transaction);
+        at.push(synced());
+        for again in [false, true] {
+            let transaction = operator.begin(VOLUME, attach::BUSY).unwrap();
+            if again {
+                operator.call(Call::ReClone { transaction, clone: CLONE }).unwrap();
+            } else {
+                operator.clone_volume(transaction, 2, "v.backup", CLONE).unwrap();
+            }
+            let of_clone = operator.begin(CLONE, attach::OFFLINE).unwrap();
+            operator.complete(of_clone);
+            operator.end(transaction).unwrap();
+            at.push(synced());
+        }
+        for volume in [CLONE, VOLUME] {
+            let transaction = operator.begin(volume, attach::OFFLINE).unwrap();
+            let flags = volume_flag::DELETE_ON_SALVAGE | volume_flag::OUT_OF_SERVICE;
+            operator.call(Call::SetFlags { transaction, flags }).unwrap();
+            operator.call(Call::DeleteVolume { transaction }).unwrap();
+            operator.end(transaction).unwrap();
+            at.push(synced());
+        }
+        // Others may come in between: of the timer, and of the server's own.
+        let waited = at.windows(2).map(|pair| pair[1] - pair[0]);
+        least.iter_mut().zip(waited).for_each(|(least, waited)| *least = waited.min(*least));
+    }
+    assert_eq!(least, [2, 2, 1, 1, 1], "create, backup, backup again, remove backup, remove");
+}
+
 /// Goal: a dump restored elsewhere is the same volume. A damaged dump leaves the volume as it was.
 #[test]
 fn dumps_and_restores() {
