@@ -153,6 +153,17 @@ impl Objset {
         self.live().is_ok_and(|l| l.is_dirty(txg))
     }
 
+    /// Has `on_dirty` called with each txg that gets its first change, again after a sync of it.
+    /// Whoever holds the txg calls it, or the thread that syncs it. Only the first call of this has
+    /// an effect.
+    ///
+    /// # Errors
+    /// * [`Error::Fixed`]: the object set is not open for changes.
+    pub fn on_dirty(&self, on_dirty: impl Fn(Txg) + Send + Sync + 'static) -> Result<()> {
+        self.live()?.on_dirty(Box::new(on_dirty));
+        Ok(())
+    }
+
     /// The blocks of other objects that `txg` clones into this object set.
     ///
     /// The txg must be closed and not yet synced. Each of these blocks gains a reference before the

@@ -57,7 +57,7 @@ use recount::Recount;
 use slots::Slots;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 use zio::{IoFlags, ReadOptions};
 
@@ -78,6 +78,8 @@ pub(crate) struct LiveObjset {
     /// opens many files at once spreads over several locks.
     tables: [Mutex<HashMap<ObjNum, Weak<LiveDnode>>>; TABLES],
     dirty: [Mutex<DirtySet>; TXG_SIZE],
+    /// Is called with each txg that gets its first change.
+    on_dirty: OnceLock<OnDirty>,
     pub(crate) slots: Mutex<Slots>,
     zil_header: Mutex<ZilHeaders>,
     /// What arrives encrypted.
@@ -89,6 +91,9 @@ pub(crate) struct LiveObjset {
     /// Held while a pass of a txg is written, until readers can use its trees.
     pass: ReentrantMutex<()>,
 }
+
+/// A function that is called with a txg.
+pub(crate) type OnDirty = Box<dyn Fn(Txg) + Send + Sync>;
 
 /// The header of the intent log, by txg.
 ///
@@ -117,6 +122,12 @@ pub(crate) struct DirtySet {
     pub(crate) root: bool,
 }
 
+impl DirtySet {
+    fn is_dirty(&self) -> bool {
+        self.root || !self.dnodes.is_empty()
+    }
+}
+
 impl LiveObjset {
     pub(crate) fn new(home: Home, bp: Blkptr, phys: ObjsetPhys) -> Arc<LiveObjset> {
         let meta = Arc::new(BlockTree::new(home.clone(), ObjNum(0), phys.meta_dnode.clone()));
@@ -127,6 +138,7 @@ impl LiveObjset {
             root: RwLock::new(root),
             tables: Default::default(),
             dirty: Default::default(),
+            on_dirty: OnceLock::new(),
             slots: Mutex::default(),
             zil_header,
             raw: Raw::default(),
@@ -186,12 +198,32 @@ impl LiveObjset {
     }
 
     pub(crate) fn note_dirty(&self, txg: Txg, dn: &Arc<LiveDnode>) {
-        self.dirty_set(txg).lock().dnodes.insert(dn.object, dn.clone());
+        self.mark(txg, |set| {
+            set.dnodes.insert(dn.object, dn.clone());
+        });
+    }
+
+    /// Marks changes of a txg. Its holder does so, or the thread that syncs it.
+    fn mark(&self, txg: Txg, mark: impl FnOnce(&mut DirtySet)) {
+        let is_first = {
+            let mut set = self.dirty_set(txg).lock();
+            let is_first = !set.is_dirty();
+            mark(&mut set);
+            is_first
+        };
+        if is_first && let Some(on_dirty) = self.on_dirty.get() {
+            on_dirty(txg);
+        }
+    }
+
+    /// Has `on_dirty` called with each txg that gets its first change. Only the first call has an
+    /// effect.
+    pub(crate) fn on_dirty(&self, on_dirty: OnDirty) {
+        let _ = self.on_dirty.set(on_dirty);
     }
 
     pub(crate) fn is_dirty(&self, txg: Txg) -> bool {
-        let set = self.dirty_set(txg).lock();
-        set.root || !set.dnodes.is_empty()
+        self.dirty_set(txg).lock().is_dirty()
     }
 
     /// Notes that blocks are being cloned.
@@ -224,7 +256,7 @@ impl LiveObjset {
     /// Changes the root block, except for its dnodes.
     pub(crate) fn change_root(&self, tx: &Tx, f: impl FnOnce(&mut ObjsetPhys)) {
         f(Arc::make_mut(&mut self.root.write().phys));
-        self.dirty_set(tx.txg()).lock().root = true;
+        self.mark(tx.txg(), |set| set.root = true);
     }
 
     /// Changes the dnode of the dnodes. Only called while no txg writes the object set.
@@ -243,7 +275,7 @@ impl LiveObjset {
         root.phys = Arc::new(phys);
         root.generation += 1;
         drop(root);
-        self.dirty_set(tx.txg()).lock().root = true;
+        self.mark(tx.txg(), |set| set.root = true);
         Ok(())
     }
 

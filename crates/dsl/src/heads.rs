@@ -18,7 +18,8 @@
 //! A dataset that is not live is read through its block pointer.
 //!
 //! # Locks
-//! The registry's lock is held for look-ups only, never across I/O.
+//! The registry's lock is held for look-ups only, never across I/O. The lists of changed heads come
+//! after it.
 //!
 //! # Absent
 //! Livelists: they make destroying a clone quicker, and are optional. A livelist must be complete
@@ -47,10 +48,35 @@ use zio::{ReadOptions, WritePolicy};
 #[derive(Debug, Default)]
 pub struct Heads {
     state: Mutex<State>,
+    dirty: Arc<DirtyHeads>,
     /// Counts changes of properties, so that heads know when to read them again.
     generation: AtomicU64,
     /// Counts destroyed snapshots, so that those who read one know when to look for it again.
     destroyed_snapshots: AtomicU64,
+}
+
+/// The heads that changed, by txg. It may have some that are synced or gone.
+///
+/// A sync must not take longer because thousands of heads are open that did not change.
+#[derive(Debug, Default)]
+struct DirtyHeads([Mutex<BTreeSet<u64>>; TXG_SIZE as usize]);
+
+impl DirtyHeads {
+    fn of(&self, txg: Txg) -> &Mutex<BTreeSet<u64>> {
+        &self.0[(txg.0 % TXG_SIZE) as usize]
+    }
+
+    /// Has a live object set note its changes, and notes those that it has.
+    fn watch(self: &Arc<Self>, object: u64, os: &Objset) {
+        let dirty = Arc::clone(self);
+        os.on_dirty(move |txg| {
+            dirty.of(txg).lock().insert(object);
+        })
+        .expect("a head is open for changes");
+        for txg in (0..TXG_SIZE).map(Txg).filter(|txg| os.is_dirty(*txg)) {
+            self.of(txg).lock().insert(object);
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -235,7 +261,10 @@ impl Heads {
         }
         let Some(os) = ds.open_live()? else { return refuse(Refusal::Inconsistent) };
         let mut state = self.state.lock();
-        let head = state.live.entry(object).or_insert_with(|| Head::new(os));
+        let head = state.live.entry(object).or_insert_with(|| {
+            self.dirty.watch(object, &os);
+            Head::new(os)
+        });
         if std::mem::replace(&mut head.owned, true) {
             drop(state);
             return refuse(Refusal::Busy);
@@ -358,6 +387,7 @@ impl Heads {
 
     /// Enters a new head, which is dirty.
     pub(crate) fn enter(&self, object: u64, os: Objset, begun: &[&'static str]) {
+        self.dirty.watch(object, &os);
         let mut head = Head::new(os);
         head.begun.extend(begun);
         self.state.lock().live.insert(object, head);
@@ -382,13 +412,25 @@ impl Heads {
     ///
     /// Each must gain a reference before the txg frees anything.
     pub fn clones(&self, txg: Txg) -> Vec<Blkptr> {
-        let live: Vec<Objset> = self.state.lock().live.values().map(|h| h.os.clone()).collect();
+        let dirty: Vec<u64> = self.dirty.of(txg).lock().iter().copied().collect();
+        let live: Vec<Objset> = {
+            let state = self.state.lock();
+            dirty.iter().filter_map(|object| state.live.get(object)).map(|head| head.os.clone()).collect()
+        };
         live.iter().flat_map(|os| os.clones(txg)).collect()
     }
 
-    /// Heads with changes of a txg.
-    fn dirty(&self, txg: Txg) -> Vec<u64> {
-        self.state.lock().live.iter().filter(|(_, h)| h.os.is_dirty(txg)).map(|(o, _)| *o).collect()
+    /// Takes the heads with changes of a txg. The caller writes them.
+    fn take_dirty(&self, txg: Txg) -> Vec<u64> {
+        let mut dirty: Vec<u64> = std::mem::take(&mut *self.dirty.of(txg).lock()).into_iter().collect();
+        let state = self.state.lock();
+        dirty.retain(|object| state.live.get(object).is_some_and(|head| head.os.is_dirty(txg)));
+        // What is missed here would be lost.
+        debug_assert!(
+            state.live.iter().filter(|(_, head)| head.os.is_dirty(txg)).map(|(object, _)| object).eq(&dirty),
+            "a head changed and was not noted"
+        );
+        dirty
     }
 }
 
@@ -414,7 +456,7 @@ impl<'a> Syncing<'a> {
     /// * [Writing](Error#writing): a head can't be written. The txg must not reach the disk.
     pub fn sync_heads(&mut self, pass: u32) -> Result<()> {
         let heads = self.dsl.heads().clone();
-        let dirty = heads.dirty(self.tx.txg());
+        let dirty = heads.take_dirty(self.tx.txg());
         let mut planned = Vec::with_capacity(dirty.len());
         for object in &dirty {
             planned.extend(self.plan_head(*object)?);

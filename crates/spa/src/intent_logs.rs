@@ -8,7 +8,7 @@
 //!
 //! # Locks
 //! One mutex for the table, held for look-ups. The sync of a log may wait for its blocks, so the
-//! mutex is not held then.
+//! mutex is not held then. The list of busy logs comes after it, and after the locks of a log.
 
 use crate::pool_core::PoolCore;
 use crate::pool_core::errors::ShapeError;
@@ -18,7 +18,7 @@ use ondisk::feature::Feature;
 use ondisk::objset::ObjsetKind;
 use ondisk::{DnodePhys, Txg, VdevId};
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use zil::{Groups, UseSaXattrs, Zilog};
 
@@ -29,7 +29,12 @@ pub struct IntentLogs {
     open: Mutex<BTreeMap<u64, Arc<Zilog>>>,
     /// The txgs that contain the changes logged by closed logs.
     owed: Mutex<BTreeMap<u64, Txg>>,
+    busy: Arc<Busy>,
 }
+
+/// The logs for which syncs have something to do, by dataset. A sync must not take longer because
+/// thousands of logs are open that rest.
+type Busy = Mutex<BTreeSet<u64>>;
 
 /// The intent log of an open dataset. Dropping it closes the log; it must be dropped before the
 /// dataset's owner is.
@@ -51,12 +56,12 @@ impl std::ops::Deref for LogHandle {
 impl Drop for LogHandle {
     fn drop(&mut self) {
         // This must not wait for a suspended pool.
-        let ready = self.groups.0.check_suspended().map_err(stopped).and_then(|()| self.groups.hold());
+        let ready = self.groups.txgs.check_suspended().map_err(stopped).and_then(|()| self.groups.hold());
         let Some(logs) = self.logs.upgrade() else { return };
         let id = self.log.objset().id();
         // All changes under the log came before this, and so are in no later txg. The next log of
         // the dataset opens only after this one is closed.
-        let txg = ready.as_ref().map_or_else(|_| self.groups.0.open(), Tx::txg);
+        let txg = ready.as_ref().map_or_else(|_| self.groups.txgs.open(), Tx::txg);
         logs.owed.lock().insert(id, txg);
         // A log that can't be closed is left as after a crash, and must not be used again.
         if ready.and_then(|tx| self.log.close(&tx)).is_err() {
@@ -66,7 +71,10 @@ impl Drop for LogHandle {
 }
 
 /// The transaction groups, for logs.
-struct TxgGroups(TxgHandle);
+struct TxgGroups {
+    txgs: TxgHandle,
+    busy: Arc<Busy>,
+}
 
 impl std::fmt::Debug for TxgGroups {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -80,42 +88,72 @@ fn stopped(e: Stopped) -> zil::Error {
 
 impl Groups for TxgGroups {
     fn hold(&self) -> zil::Result<Tx> {
-        let hold = self.0.hold(0).map_err(stopped)?;
+        let hold = self.txgs.hold(0).map_err(stopped)?;
         Ok(Tx::new(hold.txg(), Some(Box::new(hold))))
     }
 
     fn open(&self) -> Txg {
-        self.0.open()
+        self.txgs.open()
     }
 
     fn synced(&self) -> Txg {
-        self.0.synced()
+        self.txgs.synced()
     }
 
     fn wait(&self, txg: Txg) -> zil::Result<()> {
-        self.0.wait_synced(txg).map_err(stopped)
+        self.txgs.wait_synced(txg).map_err(stopped)
+    }
+
+    fn note_work(&self, objset: u64) {
+        self.busy.lock().insert(objset);
     }
 }
 
 impl IntentLogs {
     pub(crate) fn new(core: Arc<PoolCore>) -> IntentLogs {
-        IntentLogs { core, open: Mutex::default(), owed: Mutex::default() }
+        IntentLogs { core, open: Mutex::default(), owed: Mutex::default(), busy: Arc::default() }
     }
 
     fn all(&self) -> Vec<Arc<Zilog>> {
         self.open.lock().values().cloned().collect()
     }
 
+    /// The logs for which syncs have something to do.
+    fn busy(&self) -> Vec<(u64, Arc<Zilog>)> {
+        let busy: Vec<u64> = self.busy.lock().iter().copied().collect();
+        let open = self.open.lock();
+        busy.into_iter().filter_map(|id| Some((id, Arc::clone(open.get(&id)?)))).collect()
+    }
+
+    /// Whether syncs have nothing to do for all other logs. Some may have got work since.
+    fn others_rest(&self, busy: &[(u64, Arc<Zilog>)]) -> bool {
+        let mut others = self.open.lock().clone();
+        busy.iter().for_each(|(id, _)| drop(others.remove(id)));
+        others.iter().all(|(id, log)| log.rests() || self.busy.lock().contains(id))
+    }
+
     /// Does what the txg of `tx` does to logs, before anything of it is written.
     pub(crate) fn sync(&self, tx: &Tx) -> zil::Result<()> {
-        self.all().iter().try_for_each(|log| log.sync(tx))?;
-        self.open.lock().retain(|_, log| !log.is_gone());
+        let busy = self.busy();
+        debug_assert!(self.others_rest(&busy), "a log has work and did not note it");
+        busy.iter().try_for_each(|(_, log)| log.sync(tx))?;
+        let mut open = self.open.lock();
+        for (id, _) in busy {
+            if open.get(&id).is_some_and(|log| log.is_gone()) {
+                open.remove(&id);
+                self.busy.lock().remove(&id);
+            }
+        }
         Ok(())
     }
 
     /// Forgets what was kept until the txg was on disk.
     pub(crate) fn clean(&self, synced: Txg) {
-        self.all().iter().for_each(|log| log.clean(synced));
+        for (id, log) in self.busy() {
+            log.clean(synced, || {
+                self.busy.lock().remove(&id);
+            });
+        }
         self.owed.lock().retain(|_, txg| *txg > synced);
     }
 }
@@ -138,9 +176,9 @@ impl IntentLogs {
     /// Makes the logs with a block on a vdev start new chains (`spa_reset_logs`). The old blocks
     /// are freed in the txgs that contain the logged changes.
     pub(crate) fn end_chains(&self, vdev: VdevId) -> Result<(), ShapeError> {
-        let groups = TxgGroups(self.core.txgs().clone());
+        let txgs = self.core.txgs().clone();
         for log in self.all().iter().filter(|log| log.lies_on(vdev)) {
-            let hold = groups.0.hold(0)?;
+            let hold = txgs.hold(0)?;
             // Only a read-only object set refuses, and it has no log.
             let _ = log.begin_anew(&Tx::new(hold.txg(), Some(Box::new(hold))));
         }
@@ -151,7 +189,7 @@ impl IntentLogs {
 impl IntentLogs {
     /// Opens the log of a dataset (`zil_open`). Its owner drops the log before the dataset.
     pub fn open(self: &Arc<Self>, head: &dsl::Owned) -> LogHandle {
-        let groups = || TxgGroups(self.core.txgs().clone());
+        let groups = || TxgGroups { txgs: self.core.txgs().clone(), busy: Arc::clone(&self.busy) };
         let mut all = self.open.lock();
         let log = match all.get(&head.object()).filter(|log| !log.is_gone()) {
             Some(log) => {
@@ -170,6 +208,7 @@ impl IntentLogs {
                     log.owe(txg);
                 }
                 all.insert(head.object(), log.clone());
+                self.busy.lock().insert(head.object());
                 log
             }
         };
@@ -194,9 +233,9 @@ impl IntentLogs {
 
     /// Closes all logs before the pool is released.
     pub(crate) fn close_all(&self) -> Result<(), Stopped> {
-        let groups = TxgGroups(self.core.txgs().clone());
+        let txgs = self.core.txgs().clone();
         for log in self.all() {
-            let hold = groups.0.hold(0)?;
+            let hold = txgs.hold(0)?;
             // Only a read-only object set refuses, and it has no log.
             let _ = log.close(&Tx::new(hold.txg(), Some(Box::new(hold))));
         }

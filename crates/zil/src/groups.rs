@@ -24,6 +24,12 @@ pub trait Groups: Send + Sync {
     /// # Errors
     /// * [`crate::Error::Stopped`]: the pool stopped before the txg was on disk.
     fn wait(&self, txg: Txg) -> Result<()>;
+
+    /// Notes that the log of an object set has something to do in the syncs that follow, until
+    /// [`crate::Zilog::clean`] finds that it has not. It must not wait, since locks are held.
+    fn note_work(&self, objset: u64) {
+        let _ = objset;
+    }
 }
 
 /// Why the data of a write is not available to the log.

@@ -90,7 +90,7 @@ use parking_lot::Condvar;
 use pending::{Body, Itx, Pending};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::Instant;
 use waiting::Waiting;
 use zio::WritePolicy;
@@ -181,6 +181,9 @@ pub struct Zilog {
     /// Signals that blocks have landed, for which a sync may wait.
     landed: Condvar,
     counters: Counters,
+    /// Syncs have something to do for it. Changed with the lock of the records or of the chain
+    /// held; reset with both.
+    busy: AtomicBool,
 }
 
 impl std::fmt::Debug for Zilog {
@@ -213,7 +216,23 @@ impl Zilog {
             chain: Mutex::new(&CHAIN, Chain::default()),
             landed: Condvar::new(),
             counters: Counters::default(),
+            busy: AtomicBool::new(false),
         }
+    }
+
+    /// Notes that syncs have something to do for the log. The caller has locked the records or the
+    /// chain.
+    fn note_work(&self) {
+        if !self.busy.swap(true, Ordering::AcqRel) {
+            self.groups.note_work(self.os.id());
+        }
+    }
+
+    /// Adds records.
+    fn add(&self, add: impl FnOnce(&mut Pending)) {
+        let mut pending = self.pending.lock();
+        add(&mut pending);
+        self.note_work();
     }
 
     /// Adds `policy`, which says how blocks are written to their final location before their txg
@@ -285,7 +304,7 @@ impl Zilog {
         if self.wants(tx)
             && let Some(itx) = self.itx(tx, body.encode(kind, ci))
         {
-            self.pending.lock().push(itx);
+            self.add(|pending| pending.push(itx));
         }
     }
 
@@ -295,7 +314,7 @@ impl Zilog {
             && let Some(itx) =
                 self.itx(tx, bodies.iter().flat_map(|(kind, body)| body.encode(*kind, false)).collect())
         {
-            self.pending.lock().push(itx);
+            self.add(|pending| pending.push(itx));
         }
     }
 
@@ -304,7 +323,7 @@ impl Zilog {
         if self.wants(tx)
             && let Some(itx) = self.itx(tx, body.encode(kind, false))
         {
-            self.pending.lock().push_of(object.0, itx);
+            self.add(|pending| pending.push_of(object.0, itx));
         }
     }
 
@@ -338,7 +357,7 @@ impl Zilog {
             return self.unlogged(tx);
         }
         self.counters.itx_count.inc();
-        self.pending.lock().push_of(object.0, Itx { txg: tx.txg(), body: Body::Clones(raw) });
+        self.add(|pending| pending.push_of(object.0, Itx { txg: tx.txg(), body: Body::Clones(raw) }));
     }
 
     /// Logs a write (`zfs_log_write`, `zvol_log_write`).
@@ -359,7 +378,7 @@ impl Zilog {
         } else {
             Body::Data { object: object.0, offset, length }
         };
-        self.pending.lock().push_of(object.0, Itx { txg: tx.txg(), body });
+        self.add(|pending| pending.push_of(object.0, Itx { txg: tx.txg(), body }));
     }
 
     /// Puts the records of an object before all later records, because the object is about to be
@@ -434,6 +453,7 @@ impl Zilog {
                 continue;
             }
             chain.issuing = true;
+            self.note_work();
             drop(chain);
             self.counters.commit_writer_count.inc();
             // This ends the turn.

@@ -211,6 +211,14 @@ impl Chain {
         woken.iter().for_each(Thread::unpark);
     }
 
+    /// Whether a sync has nothing to do: no block will become superfluous, and the header points at
+    /// the first one.
+    pub(super) fn rests(&self) -> bool {
+        let is_quiet = !self.issuing && !self.closing && !self.broken && self.in_flight == [0; TXG_SIZE];
+        let is_empty = self.blocks.iter().all(|block| block.state == BlockState::Next);
+        is_quiet && is_empty && self.header == self.blocks.front().map(|block| block.bp)
+    }
+
     /// True while blocks are being written that point at a block of `txg`.
     pub(super) fn flies_for(&self, txg: Txg) -> bool {
         self.in_flight[txg.0 as usize % TXG_SIZE] > 0

@@ -157,6 +157,11 @@ impl Pending {
     pub(super) fn clean(&mut self, synced: Txg) -> Vec<Group> {
         self.groups.iter_mut().filter(|g| g.txg <= synced).map(std::mem::take).collect()
     }
+
+    /// Whether no record waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.groups.iter().all(|group| group.ordered.is_empty() && group.of_object.is_empty())
+    }
 }
 
 #[cfg(test)]

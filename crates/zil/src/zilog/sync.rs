@@ -6,6 +6,7 @@ use crate::{Error, Result};
 use dmu::Tx;
 use ondisk::zil::ZilHeader;
 use ondisk::{Blkptr, Txg, VdevId};
+use std::sync::atomic::Ordering;
 
 impl Zilog {
     /// Begins to remove the log, because the object set takes no more changes (`zil_close`).
@@ -18,6 +19,7 @@ impl Zilog {
     pub fn close(&self, tx: &Tx) -> Result<()> {
         let mut chain = self.chain.lock();
         chain.closing = true;
+        self.note_work();
         Chain::wake(chain);
         self.os.touch(tx).map_err(|source| Error::Dmu { objset: self.os.id(), source })
     }
@@ -45,6 +47,7 @@ impl Zilog {
         if !chain.blocks.is_empty() {
             chain.fail();
         }
+        self.note_work();
         Chain::wake(chain);
         self.os.touch(tx).map_err(|source| Error::Dmu { objset: self.os.id(), source })
     }
@@ -114,9 +117,24 @@ impl Zilog {
         Ok(())
     }
 
-    /// Drops the records of txgs that are on disk (`zil_clean`).
-    pub fn clean(&self, synced: Txg) {
-        let gone = self.pending.lock().clean(synced);
+    /// Drops the records of txgs that are on disk (`zil_clean`). Calls `rest` if the log has nothing
+    /// to do in later syncs, until it calls [`crate::Groups::note_work`] again.
+    pub fn clean(&self, synced: Txg, rest: impl FnOnce()) {
+        let mut pending = self.pending.lock();
+        let gone = pending.clean(synced);
+        // Both are locked, so that no work comes in between.
+        let chain = self.chain.lock();
+        if pending.is_empty() && chain.rests() {
+            rest();
+            self.busy.store(false, Ordering::Release);
+        }
+        drop((chain, pending));
         drop(gone);
+    }
+
+    /// Whether syncs have nothing to do for the log.
+    pub fn rests(&self) -> bool {
+        let pending = self.pending.lock();
+        pending.is_empty() && self.chain.lock().rests()
     }
 }
