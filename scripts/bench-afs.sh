@@ -3,12 +3,13 @@
 # Measures the AFS file server beside OpenAFS's, in turns, in a cell in namespaces: the server's CPU
 # time for each call or MiB. Prints a table, and writes target/bench-afs.json.
 #
-# LOAD: null, status, bulk, create, small, write, read, single, clear, crypt, clients (64 at once), shards;
-# all of them if none is named. `shards` compares our server alone on one core and on two.
+# LOAD: null, status, bulk, create, small, write, read, single, clear, crypt, clients (64 at once), shards,
+# volumes; all of them if none is named. `shards` compares our server alone on one core and on two.
+# `volumes` measures verbs of vos with more and more volumes, and writes target/bench-afs-volumes.json.
 #   --rounds N      medians of N rounds (3)
 #   --seconds N     how long each load runs (3)
 #   --base PROGRAM  also measures another build of the example `afs_server`
-#   --record        writes docs/results/data/afs-speed.json too, and updates its page
+#   --record        writes docs/results/data/afs-*.json too, and updates their pages
 # AFS_SERVER, as scripts/afs.sh explains it, names a server in the place of the release build of the
 # example.
 # Needs root, network namespaces, and Debian's packages of OpenAFS. Without them it says what is
@@ -66,10 +67,17 @@ measure() { # ARGUMENT...
     "${options[@]}" "${servers[@]}" "$@"
 }
 
-[ ${#loads[@]} -gt 0 ] || loads=(null status bulk create small write read single clear crypt clients shards)
+[ ${#loads[@]} -gt 0 ] ||
+  loads=(null status bulk create small write read single clear crypt clients shards volumes)
+if [[ " ${loads[*]} " == *' volumes '* ]]; then
+  cargo build -q --release -p poolhouse-afs --example afs_verbs
+  scripts/afs/verbs.py --program "$out/release/examples/afs_verbs" --keys "$keys" --command "$command" \
+    --out "$out/bench-afs-volumes.json" ${record:+--record docs/results/data/afs-volumes.json} \
+    --server "peer=1=$theirs=dafileserver" --server "ours=2=$ours=ours"
+fi
 rm -f "$out/bench-afs.json"
 plain=()
-for one in "${loads[@]}"; do [ "$one" = shards ] || plain+=("$one"); done
+for one in "${loads[@]}"; do [ "$one" = shards ] || [ "$one" = volumes ] || plain+=("$one"); done
 [ ${#plain[@]} = 0 ] || measure "${plain[@]}"
 if [[ " ${loads[*]} " == *' shards '* ]]; then
   for round in $(seq 3); do
@@ -80,5 +88,6 @@ if [[ " ${loads[*]} " == *' shards '* ]]; then
     done
   done
 fi
-scripts/afs/bench.py --out "$out/bench-afs.json" --table ${record:+--record docs/results/data/afs-speed.json}
+[ ! -e "$out/bench-afs.json" ] ||
+  scripts/afs/bench.py --out "$out/bench-afs.json" --table ${record:+--record docs/results/data/afs-speed.json}
 [ -z "$record" ] || scripts/results.py

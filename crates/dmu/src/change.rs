@@ -154,8 +154,8 @@ impl Objset {
     }
 
     /// Has `on_dirty` called with each txg that gets its first change, again after a sync of it.
-    /// Whoever holds the txg calls it, or the thread that syncs it. Only the first call of this has
-    /// an effect.
+    /// A holder of the txg calls it, or the thread that syncs it. Only the first call of this
+    /// method has an effect.
     ///
     /// # Errors
     /// * [`Error::Fixed`]: the object set is not open for changes.

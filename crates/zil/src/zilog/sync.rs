@@ -117,8 +117,10 @@ impl Zilog {
         Ok(())
     }
 
-    /// Drops the records of txgs that are on disk (`zil_clean`). Calls `rest` if the log has nothing
-    /// to do in later syncs, until it calls [`crate::Groups::note_work`] again.
+    /// Drops the records of txgs that are on disk (`zil_clean`).
+    ///
+    /// Calls `rest` if the log has nothing to do in later syncs, until it calls
+    /// [`crate::Groups::note_work`] again.
     pub fn clean(&self, synced: Txg, rest: impl FnOnce()) {
         let mut pending = self.pending.lock();
         let gone = pending.clean(synced);
