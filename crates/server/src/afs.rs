@@ -17,6 +17,7 @@
 //! server's lock is held while it starts and ends, which waits for no pool. Lock order: the server,
 //! then the table.
 
+mod changes;
 mod expected;
 mod running;
 mod settings;
@@ -30,7 +31,7 @@ use afs::server::Withheld;
 use afs::server::store::{PARTITION, Partition};
 use afs::server::volserver::transactions::Transaction;
 use afs::types::VolumeId;
-use api::{AfsDisable, AfsEnable, AfsPartition, Caller, DatasetChange, Error, Reason};
+use api::{AfsDisable, AfsEnable, AfsPartition, Caller, Error, Reason};
 use dsl::keys::KeyStatus;
 use expected::Expected;
 use ondisk::Guid;
@@ -175,7 +176,7 @@ impl Afs {
                         tracing::warn!(dataset = name, %error, "its properties of a partition stay");
                     }
                 } else {
-                    self.fail(imported, name, Some(letters), error.reason.clone());
+                    self.fail(imported, name, Some(letters), (true, error.reason.clone()));
                 }
                 self.list_in(imported);
                 self.stop_unused();
@@ -273,8 +274,15 @@ impl Afs {
         }
     }
 
-    /// Notes that a partition can't be served.
-    fn fail(&self, imported: &Imported, name: &str, id: Option<PartitionId>, reason: Reason) {
+    /// Notes that a partition can't be served. `is_reserved`: the caller has reserved it. If not,
+    /// nothing is noted while it is served, or another command works on it.
+    fn fail(
+        &self,
+        imported: &Imported,
+        name: &str,
+        id: Option<PartitionId>,
+        (is_reserved, reason): (bool, Reason),
+    ) {
         let read = |id| {
             Withheld::read(id, &imported.pool, name).inspect_err(|error| {
                 tracing::error!(dataset = name, error = api::chain(error), "its volumes are not known");
@@ -282,7 +290,10 @@ impl Afs {
         };
         let withheld = id.and_then(|id| read(id).ok()).map(Arc::new);
         let entry = Entry { id, stage: Stage::Failed(reason), withheld };
-        self.partitions.lock().insert(name.to_owned(), entry);
+        let mut partitions = self.partitions.lock();
+        if is_reserved || !in_use(&partitions, name) {
+            partitions.insert(name.to_owned(), entry);
+        }
     }
 
     /// The volumes of partitions that are not served.
@@ -325,6 +336,10 @@ impl Afs {
         id: PartitionId,
         settings: &Settings,
     ) -> Result<(), Error> {
+        // No server is started for it.
+        if !has_key(imported, name) {
+            return Err(Error::new(name, Reason::KeyNotLoaded));
+        }
         // At the start of the host, pools may come before addresses.
         let running = self.running(settings, true);
         let running = running.map_err(|what| Error::new(name, Reason::Afs { what }))?;
@@ -378,11 +393,11 @@ impl Afs {
         };
         for stored in found {
             let (name, id) = (&stored.dataset, settings::partition(&stored.letters).ok());
-            while let Err(reason) = self.adopt_one(imported, &stored) {
+            while let Err((is_reserved, reason)) = self.adopt_one(imported, &stored) {
                 let problem = words(&reason);
                 tracing::error!(dataset = name, problem, "the partition is not served over AFS");
                 let needs_key = reason == Reason::KeyNotLoaded;
-                self.fail(imported, name, id, reason);
+                self.fail(imported, name, id, (is_reserved, reason));
                 // A command that has loaded the key meanwhile left it to this one.
                 if !(needs_key && has_key(imported, name)) {
                     break;
@@ -393,18 +408,22 @@ impl Afs {
         self.stop_unused();
     }
 
-    fn adopt_one(&self, imported: &Imported, stored: &Stored) -> Result<(), Reason> {
+    /// Serves a partition, unless it is served or another command works on it.
+    ///
+    /// # Errors
+    /// The reason, and whether this has reserved the partition.
+    fn adopt_one(&self, imported: &Imported, stored: &Stored) -> Result<(), (bool, Reason)> {
         let name = stored.dataset.as_str();
         if self.is_in_use(name) {
             return Ok(());
         }
-        let bad = |what| Reason::BadValue { what };
+        let bad = |what| (false, Reason::BadValue { what });
         let (id, settings) = stored.checked().map_err(bad)?;
         if !self.reserve(name, id).map_err(bad)? {
             return Ok(());
         }
-        check_mounts(imported, name).map_err(|error| error.reason)?;
-        self.serve(imported, name, id, &settings).map_err(|error| error.reason)?;
+        let served = check_mounts(imported, name).and_then(|()| self.serve(imported, name, id, &settings));
+        served.map_err(|error| (true, error.reason))?;
         self.set(name, Stage::Served);
         tracing::info!(dataset = name, partition = %id, "a partition is served over AFS");
         Ok(())
@@ -445,7 +464,7 @@ impl Afs {
             // It is served no more, but the next import will serve it.
             Err(error) => {
                 let id = self.partitions.lock().get(name).and_then(|entry| entry.id);
-                self.fail(imported, name, id, error.reason.clone());
+                self.fail(imported, name, id, (true, error.reason.clone()));
             }
         }
         self.list_in(imported);
@@ -539,7 +558,9 @@ impl Afs {
                 running.server.abandon(id);
             }
         }
-        running.server.withhold(self.withheld());
+        if let Some(running) = &*self.server.lock() {
+            running.server.withhold(self.withheld());
+        }
         // Its threads may wait for the pool, so nothing waits for the server's end.
         let is_unused = self.partitions.lock().is_empty();
         if is_unused && let Some(last) = self.server.lock().take() {
@@ -583,87 +604,6 @@ impl Afs {
         let running = self.server.lock();
         if let Some(running) = &*running {
             running.server.withhold(self.withheld());
-        }
-    }
-
-    /// Refuses a change that removes, moves or replaces what the server has, or that makes what it
-    /// would take for its own.
-    ///
-    /// # Errors
-    /// * [`Reason::ServedOverAfs`], [`Reason::BadValue`]
-    pub(crate) fn check_change(&self, change: &DatasetChange) -> Result<(), Error> {
-        let check = |name: &str| self.check_end_of(name);
-        match change {
-            DatasetChange::Destroy { names, .. } => names.iter().try_for_each(|name| check(name)),
-            DatasetChange::Rename { from, .. } => check(from),
-            DatasetChange::RenameSnapshot { dataset, from, to, .. } => {
-                check(&format!("{dataset}@{from}"))?;
-                self.check_new_snapshot(&format!("{dataset}@{to}"))
-            }
-            DatasetChange::Snapshot { names, .. } => {
-                names.iter().try_for_each(|name| self.check_new_snapshot(name))
-            }
-            DatasetChange::Rollback { snapshot, .. } => check(snapshot.split('@').next().unwrap_or(snapshot)),
-            _ => Ok(()),
-        }
-    }
-
-    /// After a change: a partition that is not served may be gone, or have another name.
-    pub(crate) fn follow(&self, imported: &Imported, change: &DatasetChange) {
-        if !matches!(change, DatasetChange::Destroy { .. } | DatasetChange::Rename { .. }) {
-            return;
-        }
-        let is_gone = |name: &str| {
-            let found = imported.pool.spa().read(|| imported.pool.dsl().dir(name).map(drop));
-            matches!(found, Err(dsl::Error::NoSuchDataset { .. }))
-        };
-        let mut gone = self.names_of(imported.pool.name());
-        gone.retain(|name| !self.is_in_use(name) && is_gone(name));
-        if gone.is_empty() {
-            return;
-        }
-        {
-            let mut partitions = self.partitions.lock();
-            let is_left = |name: &String, entry: &Entry| !gone.contains(name) || entry.is_in_use();
-            partitions.retain(|name, entry| is_left(name, entry));
-        }
-        match change {
-            DatasetChange::Rename { .. } => self.adopt(imported),
-            _ => self.list_in(imported),
-        }
-    }
-
-    /// Refuses a snapshot of a volume that would pass for a clone: one whose name is a number.
-    ///
-    /// # Errors
-    /// * [`Reason::BadValue`]
-    fn check_new_snapshot(&self, name: &str) -> Result<(), Error> {
-        let is_number = name.split_once('@').is_some_and(|(_, snapshot)| snapshot.parse::<u32>().is_ok());
-        if !is_number || self.server_of(name).is_none_or(|(_, volume)| volume.is_none()) {
-            return Ok(());
-        }
-        let what = "AFS has clones of volumes under such names; choose a name that is no number".to_owned();
-        Err(Error::new(name, Reason::BadValue { what }))
-    }
-
-    /// Refuses to let a dataset end or move that the server has, or that has a partition. Snapshots
-    /// are the server's if they are clones: their names are numbers.
-    ///
-    /// # Errors
-    /// * [`Reason::ServedOverAfs`]
-    pub(crate) fn check_end_of(&self, name: &str) -> Result<(), Error> {
-        let is_own = name.split_once('@').is_none_or(|(_, snapshot)| snapshot.parse::<u32>().is_ok());
-        if is_own && let Some((partition, volume)) = self.server_of(name) {
-            return Err(Error::new(name, Reason::ServedOverAfs { partition, volume }));
-        }
-        let partitions = self.partitions.lock();
-        let below = partitions.iter().find(|(root, entry)| entry.is_in_use() && within(name, root));
-        match below {
-            Some((partition, _)) => {
-                let partition = partition.clone();
-                Err(Error::new(name, Reason::ServedOverAfs { partition, volume: None }))
-            }
-            None => Ok(()),
         }
     }
 
@@ -727,11 +667,12 @@ fn end(mut running: Arc<Running>) {
     tracing::warn!("the AFS server ends later: a query of its status still runs");
 }
 
-/// Whether the key of a partition is loaded.
+/// Whether the key of a partition is loaded, if it needs one.
 fn has_key(imported: &Imported, name: &str) -> bool {
     let dsl = imported.pool.dsl();
     let read = || dsl.keys().status(&dsl.dir(name)?);
-    imported.pool.spa().read(read).is_ok_and(|status| status == KeyStatus::Available)
+    // What can't be read is found when the partition is opened.
+    imported.pool.spa().read(read).map_or(true, |status| status != KeyStatus::Unavailable)
 }
 
 /// Refuses a partition that is mounted, or has something mounted below. Snapshots may be.
@@ -753,6 +694,7 @@ fn check_mounts(imported: &Imported, name: &str) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use api::DatasetChange;
 
     /// Goal: datasets are found in their partition, with their volumes, and others are not.
     #[test]

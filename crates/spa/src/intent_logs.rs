@@ -65,6 +65,7 @@ impl Drop for LogHandle {
         logs.owed.lock().insert(id, txg);
         // A log that can't be closed is left as after a crash, and must not be used again.
         if ready.and_then(|tx| self.log.close(&tx)).is_err() {
+            self.log.give_up();
             logs.open.lock().remove(&id);
         }
     }

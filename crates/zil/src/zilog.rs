@@ -51,7 +51,8 @@
 //! leading to them.
 //!
 //! # Locks
-//! * `pending` and `chain` are held for a few instructions, never one inside the other.
+//! * `pending` and `chain` are held for a few instructions. [`Zilog::clean`] holds both, `pending`
+//!   first.
 //! * Each waiter waits by itself. It wakes when its own take is durable, or when its turn to fill
 //!   blocks has come; other takes don't wake it ([`waiting`]).
 //! * `carry` is held by the thread that fills blocks (`Chain::issuing`). It may wait for data and

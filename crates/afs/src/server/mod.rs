@@ -299,27 +299,6 @@ impl Core {
         Ok(())
     }
 
-    /// Writes what memory has of a volume's header beyond the volume itself, and waits until it is
-    /// on disk. `is_complete`: the volume stays when the server starts again.
-    fn write_out(&self, volume: &Volume, has_unwritten: bool, is_complete: bool) -> Result<()> {
-        if !has_unwritten && !is_complete {
-            return Ok(());
-        }
-        let open = volume.open()?;
-        let stored = open.stored();
-        match volume.found() {
-            Found::Snapshot { head, id } if has_unwritten => {
-                volume.partition.set_clone_header(head, id, &stored)
-            }
-            Found::Snapshot { .. } => Ok(()),
-            Found::Dataset(id) => {
-                // The header is not on disk later than the mark is gone.
-                open.flush()?;
-                volume.partition.finish(id, has_unwritten.then_some(&stored), is_complete)
-            }
-        }
-    }
-
     fn tick(&self) {
         let mut reserved = Vec::new();
         for id in self.shared.take_changed() {
@@ -345,7 +324,7 @@ impl Core {
         }
         drop(reserved);
         for lease in self.transactions.expired(self.idle) {
-            self.end_of(&lease);
+            self.end_of(&lease.volume);
             let id = lease.id;
             drop(lease);
             let _ = self.transactions.end(id);
@@ -354,8 +333,7 @@ impl Core {
 
     /// After the transaction of a volume: clients may use it as its header says. A volume whose
     /// transaction timed out before it was complete is destroyed.
-    fn end_of(&self, transaction: &Transaction) {
-        let volume = &*transaction.volume;
+    fn end_of(&self, volume: &Volume) {
         let half_made = volume.open().is_ok_and(|open| open.stored().destroy_me);
         if half_made {
             tracing::warn!(volume = volume.id.0, "a volume was not completed, and is destroyed");
@@ -364,7 +342,7 @@ impl Core {
             }
             return;
         }
-        if let Err(error) = self.write_out(volume, transaction.has_unwritten, false) {
+        if let Err(error) = volume.write_out(false) {
             tracing::error!(volume = volume.id.0, error = chain(&error), "the header can't be written");
         }
         volume.set_service(header::Service::Unknown);

@@ -158,6 +158,11 @@ impl Open {
         }
     }
 
+    /// Whether the header in memory is newer than the stored one.
+    pub fn is_dirty(&self) -> bool {
+        self.dirty.load(Ordering::Acquire)
+    }
+
     /// Has the stored header say that the counts may lack changes. It is part of the transaction
     /// group of the first change, or of an earlier one.
     ///
@@ -196,8 +201,10 @@ impl Open {
 
     /// Only one thread at a time writes the header, so that an older one never follows a newer one.
     fn flush_locked(&self, left: u32) -> Result<bool> {
-        let (stored, reserves) = {
+        let (stored, reserves, was_dirty) = {
             let mut head = self.head.lock();
+            // Before the copy is made: a change after it is written by the next flush.
+            let was_dirty = self.dirty.swap(false, Ordering::AcqRel);
             let Live { stored, next_unique, .. } = &mut *head;
             let bound = &mut stored.header.next_unique;
             // A volume in which nothing was created since it was opened needs none.
@@ -205,9 +212,9 @@ impl Open {
             if reserves {
                 *bound = Unique(bound.0.max(*next_unique).saturating_add(RESERVE));
             }
-            (stored.clone(), reserves)
+            (stored.clone(), reserves, was_dirty)
         };
-        if !self.dirty.swap(false, Ordering::AcqRel) && !reserves {
+        if !was_dirty && !reserves {
             return Ok(false);
         }
         if let Err(error) = self.write(&stored) {

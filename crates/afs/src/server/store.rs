@@ -43,7 +43,7 @@ use poolhouse::Pool;
 use zpl::{FileSystem, Policies, Policy};
 
 use super::header::Stored;
-use super::{Error, Result};
+use super::{Error, Result, chain};
 use crate::partition::PartitionId;
 use crate::types::VolumeId;
 use crate::volume::new_volume;
@@ -459,16 +459,18 @@ impl Partition {
             Box::new(self.renamed_new(head, id)),
         ]);
         if let Err(error) = replaced {
-            // What it was to replace is in use.
-            if self.pool.dataset(&new).is_ok() {
+            // What it was to replace is in use. If that is gone, the next start goes on.
+            if self.pool.dataset(&gone).is_ok() && self.pool.dataset(&new).is_ok() {
                 let _ = self.destroy_snapshot(new);
             }
             return Err(error);
         }
-        match old {
-            Found::Snapshot { head, .. } => self.destroy_empty(head),
-            Found::Dataset(_) => Ok(()),
+        if let Found::Snapshot { head, .. } = old
+            && let Err(error) = self.destroy_empty(head)
+        {
+            tracing::warn!(dataset = self.head_name(head), error = chain(&error), "it stays, and is empty");
         }
+        Ok(())
     }
 
     /// Stores the header of a clone.
@@ -531,18 +533,25 @@ impl Partition {
         // Snapshots of an administrator keep the files too.
         let Some(newest) = names.pop() else { return self.destroy_head(name).map(|()| None) };
         self.others.end(&name);
-        let to = Some(newest);
         let free = |number: &u32| {
             let head = Head { volume: id, gone: Some(*number) };
             self.pool.dataset(&self.head_name(head)).is_err()
         };
-        let gone = (1..MOST_GONE).find(free);
-        let head = Head { volume: id, gone };
+        let Some(number) = (1..MOST_GONE).find(free) else { return Err(Error::Busy { volume: id }) };
+        let head = Head { volume: id, gone: Some(number) };
         let new = self.head_name(head);
-        self.run(vec![
-            Box::new(Rollback { name: name.clone(), to }),
-            Box::new(Rename { old: name.clone(), new: new.clone(), enforce_limits: false }),
-        ])?;
+        let to = newest.split_once('@').map(|(_, snapshot)| format!("{new}@{snapshot}"));
+        // The name first: a volume that was rolled back is not served again.
+        let rename = |old: &str, new: &str| -> Box<dyn SyncTask + Send> {
+            Box::new(Rename { old: old.to_owned(), new: new.to_owned(), enforce_limits: false })
+        };
+        let gone = self.run(vec![rename(&name, &new), Box::new(Rollback { name: new.clone(), to })]);
+        if let Err(error) = gone {
+            if self.pool.dataset(&name).is_err() {
+                self.run(vec![rename(&new, &name)])?;
+            }
+            return Err(error);
+        }
         self.others.rename(&name, &new);
         Ok(Some(head))
     }

@@ -24,6 +24,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
@@ -67,6 +68,8 @@ pub struct Volume {
     storing: Mutex<Vec<(Vnode, PrincipalId)>>,
     shared: Arc<Shared>,
     instance: Instance,
+    /// Memory has a name or a clone's header that the datasets don't have yet.
+    unwritten: AtomicBool,
 }
 
 #[derive(Default)]
@@ -129,7 +132,8 @@ impl Volume {
         let (Found::Dataset(id) | Found::Snapshot { id, .. }) = found;
         let found = RwLock::new(found);
         let (locks, storing, instance) = (Arc::default(), Mutex::default(), shared.instance());
-        Self { id, partition, callbacks, gate: RwLock::default(), found, locks, storing, shared, instance }
+        let (gate, unwritten) = (RwLock::default(), AtomicBool::new(false));
+        Self { id, partition, callbacks, gate, found, locks, storing, shared, instance, unwritten }
     }
 
     /// Where it is.
@@ -458,6 +462,51 @@ impl Volume {
     /// Forgets what is known of its files.
     pub(super) fn forget(&self) {
         self.shared.forget(self.instance);
+    }
+
+    /// Notes that memory has a name or a clone's header that the datasets don't have.
+    pub fn note_unwritten(&self) {
+        self.unwritten.store(true, Ordering::Release);
+    }
+
+    /// Whether memory has such a name or header, or a header that is not written.
+    pub fn has_unwritten(&self) -> bool {
+        let open = self.gate.read().open.clone();
+        self.unwritten.load(Ordering::Acquire) || open.is_some_and(|open| open.is_dirty())
+    }
+
+    /// Writes the names and headers that only memory has, and waits until the header is on disk.
+    /// `is_complete`: the volume stays when the server starts again.
+    ///
+    /// # Errors
+    /// [`Error::Pool`], [`Error::Files`]: the next call tries again.
+    pub fn write_out(&self, is_complete: bool) -> Result<()> {
+        let is_unwritten = self.unwritten.swap(false, Ordering::AcqRel);
+        if !is_unwritten && !is_complete {
+            return Ok(());
+        }
+        self.write_header(is_unwritten, is_complete).inspect_err(|_| {
+            if is_unwritten {
+                self.note_unwritten();
+            }
+        })
+    }
+
+    fn write_header(&self, is_unwritten: bool, is_complete: bool) -> Result<()> {
+        let open = self.open()?;
+        let stored = open.stored();
+        match self.found() {
+            Found::Snapshot { head, id } if is_unwritten => {
+                self.partition.set_clone_header(head, id, &stored)
+            }
+            Found::Snapshot { .. } => Ok(()),
+            Found::Dataset(id) => {
+                // The header is not on disk later than the mark is gone.
+                open.flush()?;
+                self.partition.finish(id, is_unwritten.then_some(&stored), is_complete)?;
+                self.settle()
+            }
+        }
     }
 
     /// Waits until the header that was written last is on disk.

@@ -32,9 +32,12 @@ impl Withheld {
         let all = Mutex::new(Vec::new());
         let options = ListOptions { snapshots: true, depth: Some(1), ..ListOptions::default() };
         let each = |listed: Listed| {
-            if let Listed::Dataset(found) = listed
-                && let Some(Found::Dataset(id) | Found::Snapshot { id, .. }) = of_name(dataset, &found.name())
-            {
+            let name = match listed {
+                Listed::Dataset(found) => found.name(),
+                // It is there, although it can't be read.
+                Listed::Failed { name, .. } => name,
+            };
+            if let Some(Found::Dataset(id) | Found::Snapshot { id, .. }) = of_name(dataset, &name) {
                 all.lock().push(id);
             }
         };

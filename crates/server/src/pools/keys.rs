@@ -25,9 +25,10 @@ impl Pools {
         let load =
             |noop| dsl.keys().load(&dir, bytes, noop).map_err(|error| Error::new(about, of_key(&error)));
         let place = (pool.pool.name(), dir.object());
-        // A key that visits have loaded would go with the last of them.
-        if request.noop || !self.visits.leave_key(place, || load(true))? {
-            load(request.noop)?;
+        match request.noop {
+            true => load(true)?,
+            // A key that visits have loaded would go with the last of them.
+            false => self.visits.leave_key(place, load)?,
         }
         tracing::debug!(dataset = about, uid = caller.peer().uid, noop = request.noop, "its key fits");
         Ok(())
@@ -96,7 +97,7 @@ pub(crate) fn unload(
     }
     // Earlier writes may still need the key on their way to the disk.
     if let Some(live) = pool.pool.spa().writer() {
-        live.sync_all().map_err(|_| Error::new(dataset, Reason::Suspended))?;
+        live.sync_all_unless_suspended().map_err(|_| Error::new(dataset, Reason::Suspended))?;
     }
     match pool.pool.unload_key(dataset) {
         Ok(()) => Ok(()),

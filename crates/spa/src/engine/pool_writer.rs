@@ -532,6 +532,14 @@ impl PoolWriter {
         self.txgs.sync_all()
     }
 
+    /// Like [`PoolWriter::sync_all`], but does not wait while the pool is suspended.
+    ///
+    /// # Errors
+    /// * [`Stopped`]: the pool has stopped, or is suspended.
+    pub fn sync_all_unless_suspended(&self) -> Result<(), Stopped> {
+        self.txgs.wait_synced_unless_suspended(self.txgs.open())
+    }
+
     /// Like [`PoolWriter::sync_all`], but syncs a txg even if nothing has changed (`zpool sync
     /// -f`).
     ///

@@ -24,6 +24,11 @@ impl Zilog {
         self.os.touch(tx).map_err(|source| Error::Dmu { objset: self.os.id(), source })
     }
 
+    /// Gives the log up, which can't be closed: it is left as after a crash.
+    pub fn give_up(&self) {
+        self.chain.lock().closing = true;
+    }
+
     /// Undoes [`Zilog::close`]: the object set takes changes again.
     pub fn reopen(&self) {
         self.chain.lock().closing = false;
@@ -136,7 +141,8 @@ impl Zilog {
 
     /// Whether syncs have nothing to do for the log.
     pub fn rests(&self) -> bool {
-        let pending = self.pending.lock();
-        pending.is_empty() && self.chain.lock().rests()
+        // Both are locked, so that none of them is being changed.
+        let (pending, chain) = (self.pending.lock(), self.chain.lock());
+        pending.is_empty() && chain.rests()
     }
 }

@@ -139,6 +139,7 @@ impl VolumeServer {
         if head.gone.is_none() {
             return Err(errno::EROFS);
         }
+        volume.write_out(false).map_err(|error| failed(volume, &error))?;
         let detached = volume.exclusively(|| volume.partition.detach(head, id));
         detached.map_err(|error| failed(volume, &error))?;
         volume.set_found(Found::Dataset(id));

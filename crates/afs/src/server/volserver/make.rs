@@ -109,10 +109,12 @@ impl VolumeServer {
             return Err(errno::EROFS);
         }
         let open = self.open(&lease)?;
+        // An earlier change may have failed.
+        let has_unwritten = lease.volume.has_unwritten();
         let before = open.stored();
         open.change_header(change);
         let after = open.stored();
-        if before == after {
+        if before == after && !has_unwritten {
             return Ok(());
         }
         self.note_change(&lease);
@@ -120,7 +122,7 @@ impl VolumeServer {
             self.note_new_contents(&lease);
         }
         if lease.volume.is_clone() || before.header.name != after.header.name {
-            self.core.transactions.update(transaction, |found| found.has_unwritten = true);
+            lease.volume.note_unwritten();
         }
         open.flush().map(drop).map_err(|error| failed(&lease.volume, &error))
     }
@@ -136,10 +138,7 @@ impl VolumeServer {
             return Ok(());
         }
         // With this `vos` takes a volume for complete, and may change the database at once.
-        let written = self.core.write_out(&lease.volume, lease.has_unwritten, true);
-        written.map_err(|error| failed(&lease.volume, &error))?;
-        self.core.transactions.update(transaction, |found| found.has_unwritten = false);
-        Ok(())
+        lease.volume.write_out(true).map_err(|error| failed(&lease.volume, &error))
     }
 
     pub(super) fn flags(&self, transaction: i32) -> Outcome<i32> {

@@ -259,8 +259,8 @@ impl VolumeServer {
             return Ok(0);
         }
         let volume = &ended.volume;
-        let written = self.core.write_out(volume, ended.has_unwritten, false);
-        let durable = written.and_then(|()| match (ended.has_new_contents, ended.has_changed) {
+        let written = volume.write_out(false);
+        let durable = match (ended.has_new_contents, ended.has_changed) {
             // The volume is opened anew when it is used: it may be of another type now.
             (true, _) => volume.exclusively(|| Ok(volume.partition.pool().sync()?)),
             (false, true) => volume.flush().and_then(|reserved| {
@@ -269,7 +269,8 @@ impl VolumeServer {
                 Ok(())
             }),
             (false, false) => Ok(()),
-        });
+        };
+        let durable = written.and(durable);
         volume.set_service(State::Unknown);
         if ended.has_new_contents {
             volume.callbacks.volume_changed();

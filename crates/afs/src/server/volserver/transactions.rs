@@ -40,8 +40,6 @@ pub struct Transaction {
     pub is_deleted: bool,
     /// The volume changed in it, so its end waits until that is on disk.
     pub has_changed: bool,
-    /// Memory has a name or a clone's header that its datasets don't have yet.
-    pub has_unwritten: bool,
     /// The volume has other contents, or is of another kind.
     pub has_new_contents: bool,
     /// When it began.
@@ -128,7 +126,6 @@ impl Transactions {
             flags: 0,
             is_deleted: false,
             has_changed: false,
-            has_unwritten: false,
             has_new_contents: false,
             begun: now(),
             used: now(),

@@ -92,24 +92,21 @@ impl Drop for Seat {
 }
 
 impl Visits {
-    /// Leaves a key that only visits have loaded to the user, who loads it too. Returns whether
-    /// there is one. `check` is called while no visit can end.
+    /// Calls `load` for a user who loads a key, while no visit loads or unloads one. If only visits
+    /// have loaded this key, `load` is to check the user's, and the key is left to the user.
     ///
     /// # Errors
-    /// That of `check`: the user's key is not this one.
+    /// That of `load`.
     pub(crate) fn leave_key(
         &self,
         (pool, root): (&str, ObjNum),
-        check: impl FnOnce() -> Result<(), Error>,
-    ) -> Result<bool, Error> {
+        load: impl FnOnce(bool) -> Result<(), Error>,
+    ) -> Result<(), Error> {
         let mut keys = self.keys.lock();
         let place = (pool.to_owned(), root.0);
-        if !keys.contains_key(&place) {
-            return Ok(false);
-        }
-        check()?;
+        load(keys.contains_key(&place))?;
         keys.remove(&place);
-        Ok(true)
+        Ok(())
     }
 
     /// The objects of a pool's datasets that visits have open, with the commands.
