@@ -406,7 +406,7 @@ impl Volume {
     /// * [`Error::Busy`]: another thread does the same, or has the files.
     /// * The error of `change`, or of writing the header.
     pub fn exclusively<T>(&self, change: impl FnOnce() -> Result<T>) -> Result<T> {
-        self.alone(Open::close, change)
+        self.closed_by(Open::close, change)
     }
 
     /// As [`Self::exclusively`], for a `change` that destroys the volume. Its header is not written
@@ -416,10 +416,10 @@ impl Volume {
     /// # Errors
     /// Those of [`Self::exclusively`].
     pub fn destroy<T>(&self, change: impl FnOnce() -> Result<T>) -> Result<T> {
-        self.alone(|_| Ok(()), change)
+        self.closed_by(|_| Ok(()), change)
     }
 
-    fn alone<T>(
+    fn closed_by<T>(
         &self,
         close: impl FnOnce(&Open) -> Result<()>,
         change: impl FnOnce() -> Result<T>,

@@ -223,8 +223,8 @@ fn snapshots_at_one_moment() {
     judge(dir.path(), "tank");
 }
 
-/// Goal: operations in order run in one txg, each finds what the one before it did, and none runs
-/// after one that is refused.
+/// Goal: of operations in order, each finds what the one before it did, and none runs after one
+/// that is refused.
 #[test]
 fn operations_in_order() {
     let dir = tempfile::tempdir().unwrap();

@@ -145,7 +145,7 @@ impl VolumeServer {
         new.copy_date = old.copy_date;
         new.destroy_me = false;
         new.header.in_service = true;
-        // Both are in one transaction group.
+        // Before, so that the wait for the new clone covers it.
         self.note_clone(&original, &new)?;
         self.note_change(&lease);
         let old = clone.found();
