@@ -439,6 +439,12 @@ impl VolumeCallBacks {
         }
     }
 
+    /// Whether a promise holds.
+    pub fn has_any(&self) -> bool {
+        let seconds = self.shared.seconds(Instant::now());
+        self.table.lock().values().any(|promise| promise.holds(seconds))
+    }
+
     /// How many promises the volume has. Some may have ended already.
     pub fn count(&self) -> usize {
         self.table.lock().len()

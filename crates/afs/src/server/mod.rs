@@ -1,7 +1,7 @@
 //! The file server and the volume server of a cell.
 //!
 //! # Theory
-//! A server has partitions ([`store`]), and a table of their volumes ([`volume`]). The file server
+//! A server has partitions ([`store`]), and a table of their volumes ([`table`]). The file server
 //! ([`fileserver`]) serves the calls of clients on files. The volume server ([`volserver`]) serves
 //! those of administrators on volumes. Both are in one process, so what takes two processes of
 //! OpenAFS a protocol is a lock here.
@@ -9,6 +9,7 @@
 //! | module | content |
 //! |---|---|
 //! | [`store`] | partitions and volumes as datasets of a pool |
+//! | [`table`] | all volumes: where each is, and those in use |
 //! | [`header`] | the stored header of a volume |
 //! | [`volume`] | a volume in service: its files, locks, uniques, quota |
 //! | [`vnode`], [`access`] | a file, its status, and who may do what |
@@ -33,6 +34,7 @@ pub mod locks;
 pub mod open;
 pub mod shared;
 pub mod store;
+pub mod table;
 #[cfg(test)]
 mod tests;
 pub mod vnode;
@@ -67,9 +69,10 @@ use clients::RxClients;
 use fileserver::FileServer;
 use hosts::Hosts;
 use store::{Found, Partition};
+use table::Table;
 use volserver::VolumeServer;
 use volserver::transactions::{Transaction, Transactions};
-use volume::{Table, Volume};
+use volume::Volume;
 
 /// The service of the file server (RXAFS).
 const FILE_SERVICE: u16 = 1;
@@ -77,6 +80,13 @@ const FILE_SERVICE: u16 = 1;
 const VOLUME_SERVICE: u16 = 4;
 /// How often headers are written and transactions checked.
 const TICK: Duration = Duration::from_secs(1);
+
+/// The default of [`Options::patience`].
+const PATIENCE: Duration = Duration::from_secs(600);
+/// The default of [`Options::most_open`].
+const MOST_OPEN: usize = 8192;
+/// Most threads that close the volumes of a partition.
+const CLOSERS: usize = 16;
 
 /// Seconds since 1970.
 pub(crate) fn now() -> Date {
@@ -111,6 +121,11 @@ pub struct Options {
     pub promises: callbacks::Limits,
     /// When a transaction that no call uses ends. Default: 10 minutes.
     pub transactions: Duration,
+    /// When the files of a volume that no call uses are closed, in whole seconds. Default: 10
+    /// minutes.
+    pub patience: Duration,
+    /// Most volumes with open files. Beyond it, those used least lately are closed. Default: 8,192.
+    pub most_open: usize,
 }
 
 impl Options {
@@ -130,6 +145,8 @@ impl Options {
             hosts: hosts::Options::default(),
             promises: callbacks::Limits::default(),
             transactions: volserver::transactions::IDLE,
+            patience: PATIENCE,
+            most_open: MOST_OPEN,
         }
     }
 }
@@ -141,7 +158,7 @@ pub struct Core {
     /// All partitions.
     partitions: RwLock<Vec<Arc<Partition>>>,
     /// The promises to clients.
-    pub callbacks: CallBacks,
+    pub callbacks: Arc<CallBacks>,
     /// The clients.
     pub hosts: Arc<Hosts>,
     /// Users and groups.
@@ -150,6 +167,8 @@ pub struct Core {
     pub transactions: Transactions,
     shared: Arc<shared::Shared>,
     idle: Duration,
+    patience: u32,
+    most_open: usize,
     realms: Realms,
     keys: Arc<Keys>,
     superusers: Superusers,
@@ -244,15 +263,6 @@ impl Core {
         self.partitions.read().iter().find(|partition| partition.id == id).cloned()
     }
 
-    /// Adds a volume to the table. `None`: there is one of this number.
-    pub fn add(&self, partition: &Arc<Partition>, found: Found) -> Option<Arc<Volume>> {
-        let (Found::Dataset(id) | Found::Snapshot { id, .. }) = found;
-        let callbacks = self.callbacks.volume(id);
-        let volume = Volume::new(Arc::clone(partition), found, callbacks, Arc::clone(&self.shared));
-        let volume = Arc::new(volume);
-        self.table.add(Arc::clone(&volume)).then_some(volume)
-    }
-
     /// Adds the volumes of a partition to the table, and brings those in order that a crash left
     /// half-made.
     fn load(&self, partition: &Arc<Partition>) -> Result<()> {
@@ -262,20 +272,22 @@ impl Core {
             let error = chain(&error);
             tracing::error!(dataset, error, "a volume can't be served: its dataset can't be read");
         }
-        for found in contents.volumes {
-            if self.add(partition, found).is_none() {
-                tracing::error!(?found, partition = %partition.id, "another partition has this volume");
-            }
+        self.table.open(partition);
+        for found in self.table.fill(partition, contents.volumes) {
+            tracing::error!(?found, partition = %partition.id, "another partition has this volume");
         }
         Ok(())
     }
 
-    /// Notes that a file system in the partition of `beside` has another name, for its clones.
-    fn move_clones(&self, beside: &Volume, was: store::Head, head: store::Head) {
-        for clone in self.table.all() {
-            let here = clone.partition.id == beside.partition.id;
-            if here && clone.is_clone() && clone.head() == was {
-                clone.set_found(Found::Snapshot { id: clone.id, head });
+    /// Notes that a file system has another name, for its clones.
+    fn move_clones(&self, partition: &Partition, was: store::Head, head: store::Head) {
+        match partition.clones(head) {
+            Ok(clones) => {
+                clones.into_iter().for_each(|id| self.table.move_clone(partition.id, id, was, head));
+            }
+            Err(error) => {
+                let (partition, error) = (partition.id, chain(&error));
+                tracing::error!(%partition, ?head, error, "its clones are found again at the next start");
             }
         }
     }
@@ -292,14 +304,15 @@ impl Core {
         });
         let clones = destroyed.inspect_err(|_| volume.set_service(header::Service::Unknown))?;
         if let Some(head) = clones {
-            self.move_clones(volume, store::Head::of(volume.id), head);
+            self.move_clones(&volume.partition, store::Head::of(volume.id), head);
         }
         self.table.remove(volume.id);
         volume.callbacks.volume_changed();
         Ok(())
     }
 
-    fn tick(&self) {
+    fn tick(&self, seconds: u32) {
+        self.shared.set_seconds(seconds);
         let mut reserved = Vec::new();
         for id in self.shared.take_changed() {
             let Some(volume) = self.table.get(id) else { continue };
@@ -329,6 +342,7 @@ impl Core {
             drop(lease);
             let _ = self.transactions.end(id);
         }
+        self.table.rest(self.patience, self.most_open);
     }
 
     /// After the transaction of a volume: clients may use it as its header says. A volume whose
@@ -353,27 +367,37 @@ impl Core {
     /// # Errors
     /// [`Error::Busy`]: a transaction has one of them. The others are closed, and are not served.
     fn close(&self, partition: &Partition) -> Result<()> {
-        let mut all = self.table.all();
-        all.retain(|volume| volume.partition.id == partition.id);
-        if let Some(volume) = all.iter().find(|volume| self.transactions.has(volume.id)) {
-            return Err(Error::Busy { volume: volume.id });
+        if let Some(volume) = self.transactions.volume_in(partition.id) {
+            return Err(Error::Busy { volume });
         }
-        let mut closed = Ok(());
-        for volume in all {
-            volume.quiesce(header::Service::Offline);
-            match volume.end() {
-                Ok(()) => self.table.remove(volume.id),
-                Err(error) => {
-                    tracing::error!(
-                        volume = volume.id.0,
-                        error = chain(&error),
-                        "the volume can't be closed"
-                    );
-                    closed = closed.and(Err(Error::Busy { volume: volume.id }));
+        self.table.close(partition);
+        let used = self.table.used(partition.id);
+        let (next, failed) = (AtomicUsize::new(0), Mutex::new(None));
+        let close = || {
+            while let Some(volume) = used.get(next.fetch_add(1, Ordering::Relaxed)) {
+                volume.quiesce(header::Service::Offline);
+                match volume.end() {
+                    Ok(()) => self.table.remove(volume.id),
+                    Err(error) => {
+                        let (volume, error) = (volume.id, chain(&error));
+                        tracing::error!(volume = volume.0, error, "the volume can't be closed");
+                        *failed.lock() = Some(volume);
+                    }
                 }
             }
+        };
+        // Each may wait for its calls.
+        std::thread::scope(|scope| {
+            for _ in 1..used.len().min(CLOSERS) {
+                // Without one more thread, the others have more to do.
+                let _ = std::thread::Builder::new().name("afs-close".into()).spawn_scoped(scope, close);
+            }
+            close();
+        });
+        match failed.into_inner() {
+            Some(volume) => Err(Error::Busy { volume }),
+            None => partition.end(),
         }
-        closed.and_then(|()| partition.end())
     }
 
     /// Refuses while a transaction has a volume of a partition.
@@ -391,10 +415,14 @@ impl Core {
 
     /// Serves the volumes of a partition again that [`Self::close`] could not close, or has closed.
     fn reopen(&self, partition: &Arc<Partition>) {
-        let here = self.table.all().into_iter().filter(|volume| volume.partition.id == partition.id);
-        here.for_each(|volume| volume.set_service(header::Service::Unknown));
+        let used = self.table.used(partition.id);
+        used.iter().for_each(|volume| volume.set_service(header::Service::Unknown));
         match partition.contents() {
-            Ok(contents) => contents.volumes.into_iter().for_each(|found| drop(self.add(partition, found))),
+            Ok(contents) => {
+                self.table.open(partition);
+                // Those that could not be closed are there.
+                drop(self.table.fill(partition, contents.volumes));
+            }
             Err(error) => {
                 let error = chain(&error);
                 tracing::error!(partition = %partition.id, error, "its volumes are not served again");
@@ -428,14 +456,18 @@ impl Server {
         let clients = Arc::new(RxClients::new(options.uuid));
         let hosts = Arc::new(Hosts::new(Arc::clone(&clients) as Arc<_>, options.hosts));
         let system = |source| Error::Rx(rx::Error::Socket { source });
+        let callbacks = Arc::new(CallBacks::start(Arc::clone(&hosts), options.promises).map_err(system)?);
+        let shared = Arc::new(shared::Shared::default());
         let core = Arc::new(Core {
-            table: Table::default(),
+            table: Table::new(Arc::clone(&callbacks), Arc::clone(&shared)),
             partitions: RwLock::default(),
-            callbacks: CallBacks::start(Arc::clone(&hosts), options.promises).map_err(system)?,
+            callbacks,
             hosts,
             protection,
             transactions: Transactions::default(),
-            shared: Arc::default(),
+            shared,
+            patience: u32::try_from(options.patience.as_secs()).unwrap_or(u32::MAX),
+            most_open: options.most_open,
             callers: Callers::default(),
             loading: AtomicUsize::new(0),
             expected: Mutex::default(),
@@ -536,8 +568,11 @@ impl Server {
     /// Forgets a partition whose pool does not answer. Its volumes are not closed, and calls that
     /// use them are not waited for.
     pub fn abandon(&self, id: PartitionId) {
+        if let Some(partition) = self.core.partition(id) {
+            self.core.table.close(&partition);
+        }
         self.forget(id);
-        for volume in self.core.table.all().into_iter().filter(|volume| volume.partition.id == id) {
+        for volume in self.core.table.used(id) {
             self.core.table.remove(volume.id);
             volume.forget();
         }
@@ -576,11 +611,12 @@ impl Server {
 }
 
 fn run_ticker(core: &Core, stop: &Stop) {
+    let begun = Instant::now();
     let mut stopped = stop.stopped.lock();
     while !*stopped {
         stop.wake.wait_for(&mut stopped, TICK);
         if !*stopped {
-            parking_lot::MutexGuard::unlocked(&mut stopped, || core.tick());
+            parking_lot::MutexGuard::unlocked(&mut stopped, || core.tick(begun.elapsed().as_secs() as u32));
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What all volumes of a server share.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
@@ -20,6 +20,7 @@ pub struct Shared {
     /// The volumes whose headers in memory are newer than the stored ones.
     changed: Mutex<BTreeSet<VolumeId>>,
     instances: AtomicU64,
+    seconds: AtomicU32,
 }
 
 impl Shared {
@@ -31,6 +32,16 @@ impl Shared {
     /// Notes that a header in memory is newer than the stored one.
     pub(super) fn note_change(&self, volume: VolumeId) {
         self.changed.lock().insert(volume);
+    }
+
+    /// Seconds since the start of the server, to about one.
+    pub(super) fn seconds(&self) -> u32 {
+        self.seconds.load(Ordering::Relaxed)
+    }
+
+    /// Notes how many seconds have passed since the start of the server.
+    pub(super) fn set_seconds(&self, seconds: u32) {
+        self.seconds.store(seconds, Ordering::Relaxed);
     }
 
     /// A new volume in service.

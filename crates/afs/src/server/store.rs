@@ -49,7 +49,7 @@ use crate::types::VolumeId;
 use crate::volume::new_volume;
 use beside::Others;
 pub(super) use left::of_name;
-use left::{clones_in, mark_of};
+use left::{clone_of, clones_in, mark_of};
 
 /// The property that makes a file system a partition. Its value is the partition's letters.
 pub const PARTITION: &str = "poolhouse:vicep";
@@ -146,6 +146,15 @@ pub enum Found {
         /// Its file system.
         head: Head,
     },
+}
+
+impl Found {
+    /// Its number.
+    pub fn id(self) -> VolumeId {
+        match self {
+            Self::Dataset(id) | Self::Snapshot { id, .. } => id,
+        }
+    }
 }
 
 /// Space of a partition in KiB.
@@ -663,6 +672,29 @@ impl Partition {
             self.run(vec![Box::new(Rollback { name: self.name(id), to: Some(guard.clone()) })])?;
         }
         self.destroy_snapshot(guard)
+    }
+
+    /// The header of a volume or clone, without opening its files for changes.
+    ///
+    /// # Errors
+    /// * [`Error::Pool`]: there is no such volume or clone.
+    /// * [`Error::Header`]: it has no header.
+    pub fn stored(&self, found: Found) -> Result<Stored> {
+        match found {
+            Found::Dataset(id) => self.header(id)?.ok_or(Error::Header { volume: id }),
+            Found::Snapshot { head, id } => self.clone_header(head, id),
+        }
+    }
+
+    /// The clones in a file system.
+    ///
+    /// # Errors
+    /// [`Error::Pool`]: there is no such file system.
+    pub fn clones(&self, head: Head) -> Result<Vec<VolumeId>> {
+        let dataset = self.pool.dataset(&self.head_name(head))?;
+        let all = self.pool.spa().read(|| dataset.dsl().snapshot_objects());
+        let all = all.map_err(poolhouse::Error::from)?;
+        Ok(all.iter().filter_map(|(snapshot, _)| clone_of(snapshot)).collect())
     }
 
     /// The header of a volume, without opening its files for changes.

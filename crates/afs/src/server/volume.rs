@@ -22,9 +22,8 @@
 //!   was opened says so in its header ([`Open::begin_changes`]). After a crash, its first use
 //!   counts its files anew.
 
-use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
@@ -70,6 +69,8 @@ pub struct Volume {
     instance: Instance,
     /// Memory has a name or a clone's header that the datasets don't have yet.
     unwritten: AtomicBool,
+    /// The second of its last use ([`Shared::seconds`]).
+    used: AtomicU32,
 }
 
 #[derive(Default)]
@@ -129,11 +130,61 @@ impl Volume {
         callbacks: Arc<VolumeCallBacks>,
         shared: Arc<Shared>,
     ) -> Self {
-        let (Found::Dataset(id) | Found::Snapshot { id, .. }) = found;
-        let found = RwLock::new(found);
+        let (id, found) = (found.id(), RwLock::new(found));
         let (locks, storing, instance) = (Arc::default(), Mutex::default(), shared.instance());
-        let (gate, unwritten) = (RwLock::default(), AtomicBool::new(false));
-        Self { id, partition, callbacks, gate, found, locks, storing, shared, instance, unwritten }
+        let (gate, unwritten, used) = (RwLock::default(), AtomicBool::new(false), AtomicU32::new(0));
+        Self { id, partition, callbacks, gate, found, locks, storing, shared, instance, unwritten, used }
+    }
+
+    /// Notes that a call uses it.
+    pub(super) fn note_use(&self) {
+        let now = self.shared.seconds();
+        // Calls on one volume don't pass the cache line around.
+        if self.used.load(Ordering::Relaxed) != now {
+            self.used.store(now, Ordering::Relaxed);
+        }
+    }
+
+    /// The second of its last use ([`Shared::seconds`]).
+    pub(super) fn used(&self) -> u32 {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    /// Whether its files are open. One that a thread has right now counts as open.
+    pub fn is_open(&self) -> bool {
+        self.gate.try_read().is_none_or(|gate| gate.open.is_some() || gate.taken)
+    }
+
+    /// Closes its files if no call uses them: the next one opens them again. Returns whether they
+    /// are closed.
+    ///
+    /// # Errors
+    /// [`Error::Files`]: the header can't be written, and the files stay open.
+    pub(super) fn rest(&self) -> Result<bool> {
+        let Some(mut gate) = self.gate.try_write() else { return Ok(false) };
+        if gate.taken || !self.storing.lock().is_empty() {
+            return Ok(false);
+        }
+        let Some(open) = &gate.open else { return Ok(true) };
+        // Files are shared only by those who have the gate. A service that the header doesn't say
+        // is that of a transaction.
+        let is_usual = gate.service == Service::Unknown || gate.service == open.service();
+        if Arc::strong_count(open) > 1 || !is_usual {
+            return Ok(false);
+        }
+        open.close()?;
+        gate.open = None;
+        gate.service = Service::Unknown;
+        self.forget();
+        Ok(true)
+    }
+
+    /// Whether nothing is to know of it but where it is. No other thread has it.
+    pub(super) fn is_at_rest(&self) -> bool {
+        let gate = self.gate.read();
+        let is_plain = gate.open.is_none() && !gate.taken && !gate.closed && gate.service == Service::Unknown;
+        let is_written = !self.unwritten.load(Ordering::Acquire);
+        is_plain && is_written && self.locks.all(Instant::now()).is_empty() && !self.callbacks.has_any()
     }
 
     /// Where it is.
@@ -267,10 +318,7 @@ impl Volume {
 
     /// The header on disk.
     fn stored_header(&self) -> Result<Stored> {
-        match self.found() {
-            Found::Dataset(id) => self.partition.header(id)?.ok_or(Error::Header { volume: id }),
-            Found::Snapshot { head, id } => self.partition.clone_header(head, id),
-        }
+        self.partition.stored(self.found())
     }
 
     /// [`Self::peek`], unless a call has the volume so that this would wait for it.
@@ -572,41 +620,5 @@ fn alone(open: Option<Arc<Open>>) -> std::result::Result<Option<Open>, Arc<Open>
             Err(shared) => open = shared,
         }
         std::thread::sleep(POLL);
-    }
-}
-
-/// The volumes of a server by their numbers.
-#[derive(Default)]
-pub struct Table {
-    volumes: RwLock<HashMap<VolumeId, Arc<Volume>>>,
-}
-
-impl Table {
-    /// The volume of this number.
-    pub fn get(&self, id: VolumeId) -> Option<Arc<Volume>> {
-        self.volumes.read().get(&id).cloned()
-    }
-
-    /// Adds a volume. `false`: there is one of this number.
-    pub fn add(&self, volume: Arc<Volume>) -> bool {
-        match self.volumes.write().entry(volume.id) {
-            std::collections::hash_map::Entry::Occupied(_) => false,
-            std::collections::hash_map::Entry::Vacant(place) => {
-                place.insert(volume);
-                true
-            }
-        }
-    }
-
-    /// Removes a volume.
-    pub fn remove(&self, id: VolumeId) {
-        self.volumes.write().remove(&id);
-    }
-
-    /// All volumes in the order of their numbers.
-    pub fn all(&self) -> Vec<Arc<Volume>> {
-        let mut all: Vec<_> = self.volumes.read().values().cloned().collect();
-        all.sort_unstable_by_key(|volume| volume.id);
-        all
     }
 }

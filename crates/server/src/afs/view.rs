@@ -6,6 +6,7 @@ use crate::pools::imported::Imported;
 use afs::partition::PartitionId;
 use afs::server::header::Service;
 use afs::server::store::{Found, Partition};
+use afs::server::table::Listed;
 use afs::server::volume::Volume;
 use afs::types::{VolumeId, VolumeType};
 use api::{
@@ -19,20 +20,38 @@ use std::time::{Instant, UNIX_EPOCH};
 /// All and free, in KiB.
 type Space = (u64, u64);
 
-/// The volumes of a query, in the order of their numbers.
+/// The volumes of a query, in the order of their numbers, at most [`AFS_PAGE`].
 ///
 /// # Errors
 /// * [`Reason::BadValue`]: this is no partition.
-pub(crate) fn chosen(running: &Running, query: &AfsQuery) -> Result<Vec<Arc<Volume>>, Error> {
+pub(crate) fn chosen(running: &Running, query: &AfsQuery) -> Result<Vec<Listed>, Error> {
     let wanted = query.partition.as_deref().map(partition).transpose()?;
-    let is_chosen = |volume: &Arc<Volume>| {
-        wanted.is_none_or(|id| volume.partition.id == id) && u64::from(volume.id.0) > query.after
+    let table = &running.server.core().table;
+    let ids = match query.volume {
+        Some(id) => vec![VolumeId(id)],
+        None => table.ids(wanted, query.after),
     };
-    if let Some(id) = query.volume {
-        return Ok(running.server.core().table.get(VolumeId(id)).filter(is_chosen).into_iter().collect());
-    }
-    let mut all = running.server.core().table.all();
-    all.retain(is_chosen);
+    let is_chosen = |volume: &Listed| {
+        wanted.is_none_or(|id| volume.partition().id == id) && u64::from(volume.id().0) > query.after
+    };
+    let chosen = ids.into_iter().filter_map(|id| table.look(id)).filter(is_chosen);
+    Ok(chosen.take(AFS_PAGE).collect())
+}
+
+/// The volumes of a query that are in use, in the order of their numbers.
+///
+/// # Errors
+/// * [`Reason::BadValue`]: this is no partition.
+fn used(running: &Running, query: &AfsQuery) -> Result<Vec<Arc<Volume>>, Error> {
+    let wanted = query.partition.as_deref().map(partition).transpose()?;
+    let mut all = running.server.core().table.all_used();
+    all.retain(|volume| {
+        let id = volume.id.0;
+        wanted.is_none_or(|id| volume.partition.id == id)
+            && query.volume.is_none_or(|one| one == id)
+            && u64::from(id) > query.after
+    });
+    all.sort_unstable_by_key(|volume| volume.id);
     Ok(all)
 }
 
@@ -50,33 +69,30 @@ fn kind(kind: VolumeType) -> &'static str {
 }
 
 /// Volumes, as their headers say.
-pub(crate) fn listed<'a>(
-    running: &Running,
-    volumes: impl Iterator<Item = &'a Arc<Volume>>,
-) -> Vec<AfsVolume> {
+pub(crate) fn listed<'a>(running: &Running, volumes: impl Iterator<Item = &'a Listed>) -> Vec<AfsVolume> {
     volumes.map(|one| volume(running, one)).collect()
 }
 
 /// A volume whose header can't be read now, because its pool does not answer.
-pub(crate) fn unread(running: &Running, volume: &Volume) -> AfsVolume {
+pub(crate) fn unread(running: &Running, volume: &Listed) -> AfsVolume {
     let core = running.server.core();
-    let root = volume.partition.dataset();
+    let root = volume.partition().dataset();
     let dataset = match volume.found() {
         Found::Dataset(id) => format!("{root}/{id}"),
         Found::Snapshot { id, head } => format!("{root}/{head}@{id}"),
     };
-    let in_transaction = core.transactions.has(volume.id);
+    let in_transaction = core.transactions.has(volume.id());
     AfsVolume {
-        id: volume.id.0,
-        partition: volume.partition.id.to_string(),
+        id: volume.id().0,
+        partition: volume.partition().id.to_string(),
         dataset,
         state: if in_transaction { "transaction" } else { "waiting" }.to_owned(),
-        promises: volume.callbacks.count() as u64,
+        promises: volume.promises() as u64,
         ..AfsVolume::default()
     }
 }
 
-fn volume(running: &Running, volume: &Volume) -> AfsVolume {
+fn volume(running: &Running, volume: &Listed) -> AfsVolume {
     let mut shown = unread(running, volume);
     let in_transaction = shown.state == "transaction";
     match volume.try_peek() {
@@ -96,7 +112,7 @@ fn volume(running: &Running, volume: &Volume) -> AfsVolume {
         Some(Err(afs::server::Error::Busy { .. })) => shown.state = "offline".to_owned(),
         Some(Err(error)) => {
             shown.state = "damaged".to_owned();
-            tracing::warn!(volume = volume.id.0, error = api::chain(&error), "the volume can't be listed");
+            tracing::warn!(volume = volume.id().0, error = api::chain(&error), "the volume can't be listed");
         }
     }
     if in_transaction {
@@ -158,9 +174,8 @@ impl Afs {
     pub(super) fn partition(&self, name: &str) -> AfsPartition {
         let entry = self.partitions.lock().get(name).cloned();
         let running = self.now();
-        let counts = counts(running.as_deref());
         let Some(entry) = entry else { return AfsPartition::default() };
-        let mut shown = shown(&counts, name, &entry);
+        let mut shown = shown(running.as_deref(), name, &entry);
         let served = running.zip(entry.id).filter(|_| shown.served);
         match served.and_then(|(running, id)| running.server.core().partition(id)).map(|one| space(&one)) {
             Some(Ok(space)) => (shown.total, shown.free) = space,
@@ -179,8 +194,7 @@ impl Afs {
     pub(crate) fn status(&self) -> AfsStatus {
         let partitions = self.partitions.lock().clone();
         let running = self.now();
-        let counts = counts(running.as_deref());
-        let shown = |(name, entry): (&String, &Entry)| shown(&counts, name, entry);
+        let shown = |(name, entry): (&String, &Entry)| shown(running.as_deref(), name, entry);
         let mut partitions: Vec<AfsPartition> = partitions.iter().map(shown).collect();
         partitions.sort_by(|a, b| (a.name.len(), &a.name).cmp(&(b.name.len(), &b.name)));
         AfsStatus { server: running.as_deref().map(server), partitions }
@@ -209,7 +223,8 @@ impl Afs {
     pub(crate) fn locks(&self, query: &AfsQuery) -> Result<Vec<AfsLock>, Error> {
         let Some(running) = self.now() else { return Ok(Vec::new()) };
         let (mut locks, now) = (Vec::new(), Instant::now());
-        for volume in chosen(&running, query)? {
+        // Only a volume in use has locks.
+        for volume in used(&running, query)? {
             let mut held = volume.locks().all(now);
             held.sort_unstable();
             locks.extend(held.into_iter().map(|(vnode, count)| AfsLock {
@@ -224,14 +239,6 @@ impl Afs {
         }
         Ok(locks)
     }
-}
-
-/// How many volumes each partition has.
-fn counts(running: Option<&Running>) -> HashMap<PartitionId, u64> {
-    let mut counts = HashMap::new();
-    let all = running.map(|running| running.server.core().table.all()).unwrap_or_default();
-    all.iter().for_each(|volume| *counts.entry(volume.partition.id).or_default() += 1);
-    counts
 }
 
 /// The space of partitions in a pool, in all and free, in KiB. The pool is read.
@@ -249,7 +256,7 @@ fn space(partition: &Partition) -> Result<Space, Reason> {
 }
 
 /// A partition without its space.
-fn shown(counts: &HashMap<PartitionId, u64>, name: &str, entry: &Entry) -> AfsPartition {
+fn shown(running: Option<&Running>, name: &str, entry: &Entry) -> AfsPartition {
     let letters = entry.id.map(|id| id.to_string()).unwrap_or_default();
     let mut shown = AfsPartition { name: letters, dataset: name.to_owned(), ..AfsPartition::default() };
     match &entry.stage {
@@ -257,8 +264,8 @@ fn shown(counts: &HashMap<PartitionId, u64>, name: &str, entry: &Entry) -> AfsPa
         Stage::Moving => shown.moving = true,
         Stage::Served => {
             shown.served = true;
-            let count = entry.id.and_then(|id| counts.get(&id));
-            shown.volumes = count.copied().unwrap_or(0);
+            let count = |id| running.map(|running| running.server.core().table.count(id) as u64);
+            shown.volumes = entry.id.and_then(count).unwrap_or(0);
         }
     }
     shown

@@ -4,8 +4,8 @@ use crate::pools::Pools;
 use crate::pools::imported::Imported;
 use crate::query;
 use api::{
-    AFS_PAGE, AfsEnable, AfsPartition, AfsQuery, AfsStatus, AfsVolume, Caller, DatasetChange, DatasetKind,
-    Error, Reason,
+    AfsEnable, AfsPartition, AfsQuery, AfsStatus, AfsVolume, Caller, DatasetChange, DatasetKind, Error,
+    Reason,
 };
 use std::sync::Arc;
 
@@ -77,21 +77,20 @@ impl Pools {
     /// * [`Reason::BadValue`]: the request names no partition.
     pub(crate) fn afs_volumes(&self, query: &AfsQuery) -> Result<Vec<AfsVolume>, Error> {
         let Some(running) = self.afs.now() else { return Ok(Vec::new()) };
-        let mut chosen = crate::afs::chosen(&running, query)?;
-        chosen.truncate(AFS_PAGE);
-        let pools = self.pools_of(chosen.iter().map(|volume| volume.partition.dataset()));
+        let chosen = crate::afs::chosen(&running, query)?;
+        let pools = self.pools_of(chosen.iter().map(|volume| volume.partition().dataset()));
         let (own, all) = (Arc::clone(&running), chosen.clone());
         // There may be many headers to read.
         let listed = query::each_soon(&pools, true, move |pool| {
             crate::afs::listed(
                 &own,
-                all.iter().filter(|one| crate::afs::within(pool.pool.name(), one.partition.dataset())),
+                all.iter().filter(|one| crate::afs::within(pool.pool.name(), one.partition().dataset())),
             )
         });
         let known = listed.into_iter().flatten().flatten().map(|one| (one.id, one));
         let mut known: std::collections::HashMap<u32, AfsVolume> = known.collect();
         let silent = |volume| crate::afs::unread(&running, volume);
-        Ok(chosen.iter().map(|one| known.remove(&one.id.0).unwrap_or_else(|| silent(one))).collect())
+        Ok(chosen.iter().map(|one| known.remove(&one.id().0).unwrap_or_else(|| silent(one))).collect())
     }
 
     /// Serves the partitions of a pool that was imported, or whose key was loaded.

@@ -184,7 +184,7 @@ pub(super) fn clones_in(mark: &str) -> impl Iterator<Item = VolumeId> + '_ {
 }
 
 /// The clone that a snapshot is.
-fn clone_of(snapshot: &str) -> Option<VolumeId> {
+pub(super) fn clone_of(snapshot: &str) -> Option<VolumeId> {
     Head::parse(snapshot).filter(|head| head.gone.is_none()).map(|head| head.volume)
 }
 

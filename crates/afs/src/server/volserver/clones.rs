@@ -62,7 +62,7 @@ impl VolumeServer {
         let stored = self.cloneable(&original)?;
         let new = cloned(&stored, id, kind, name.to_vec());
         let found = Found::Snapshot { id, head: Head::of(original.id) };
-        let volume = self.core.add(&original.partition, found).ok_or(code::VVOLEXISTS)?;
+        let volume = self.core.table.add(&original.partition, found).ok_or(code::VVOLEXISTS)?;
         volume.set_service(State::Offline);
         let made = original.flush().and_then(|_| original.partition.clone_volume(original.id, &new, None));
         if let Err(error) = made {
@@ -174,7 +174,7 @@ impl VolumeServer {
         if stored.header.kind != VolumeType::ReadOnly {
             return Err(errno::EINVAL);
         }
-        if self.core.table.get(parent).is_some() {
+        if self.core.table.has(parent) {
             return Err(code::VVOLEXISTS);
         }
         let name = VolumeName::new(&stored.header.name);
@@ -197,8 +197,8 @@ impl VolumeServer {
         self.core.table.remove(id);
         volume.callbacks.volume_changed();
         // Other clones of the file system have its former name.
-        self.core.move_clones(&volume, volume.head(), Head::of(parent));
-        self.core.add(&volume.partition, Found::Dataset(parent)).ok_or(code::VVOLEXISTS)?;
+        self.core.move_clones(&volume.partition, volume.head(), Head::of(parent));
+        self.core.table.add(&volume.partition, Found::Dataset(parent)).ok_or(code::VVOLEXISTS)?;
         Ok(())
     }
 }

@@ -143,7 +143,7 @@ impl VolumeServer {
         let detached = volume.exclusively(|| volume.partition.detach(head, id));
         detached.map_err(|error| failed(volume, &error))?;
         volume.set_found(Found::Dataset(id));
-        self.core.move_clones(volume, head, Head::of(id));
+        self.core.move_clones(&volume.partition, head, Head::of(id));
         Ok(id)
     }
 

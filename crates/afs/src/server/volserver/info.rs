@@ -10,9 +10,10 @@ use crate::server::chain;
 use crate::server::header::Service as State;
 use crate::server::header::Stored;
 use crate::server::store::{Partition as Store, Space};
-use crate::server::volume::Volume;
+use crate::server::table::Listed;
 use crate::types::{
-    Date, Partition, Partition64, TransactionStatus, Unique, VOK, VolumeInfo, VolumeStatus, XVolumeInfo,
+    Date, Partition, Partition64, TransactionStatus, Unique, VOK, VolumeId, VolumeInfo, VolumeStatus,
+    XVolumeInfo,
 };
 use crate::wire::{Chars, Flag, List, Short};
 
@@ -35,11 +36,11 @@ fn day_use(stored: &Stored) -> i32 {
     if today { narrow(stored.header.day_use.into()) } else { 0 }
 }
 
-fn info(volume: &Volume, stored: &Stored, online: bool) -> VolumeInfo {
+fn info(id: VolumeId, stored: &Stored, online: bool) -> VolumeInfo {
     let header = &stored.header;
     VolumeInfo {
         name: Chars::new(&header.name),
-        id: volume.id,
+        id,
         kind: header.kind as i32,
         backup: stored.backup,
         parent: header.parent,
@@ -90,35 +91,31 @@ fn x_info(info: VolumeInfo) -> XVolumeInfo {
 
 impl VolumeServer {
     /// A volume of a list. `several`: of a list of all, in which incomplete ones are left out.
-    fn listed(&self, volume: &Volume, several: bool) -> Option<VolumeInfo> {
-        if self.core.transactions.has(volume.id) {
-            return Some(VolumeInfo { id: volume.id, status: code::VBUSY, ..VolumeInfo::default() });
+    fn listed(&self, volume: &Listed, several: bool) -> Option<VolumeInfo> {
+        let id = volume.id();
+        if self.core.transactions.has(id) {
+            return Some(VolumeInfo { id, status: code::VBUSY, ..VolumeInfo::default() });
         }
         match volume.peek() {
             Ok(stored) => {
                 let online = matches!(volume.service_as(&stored), State::Online | State::Busy);
-                (!several || !stored.destroy_me).then(|| info(volume, &stored, online))
+                (!several || !stored.destroy_me).then(|| info(id, &stored, online))
             }
             Err(error) => {
-                tracing::warn!(volume = volume.id.0, error = chain(&error), "the volume can't be listed");
-                Some(VolumeInfo { id: volume.id, status: 0, ..VolumeInfo::default() })
+                tracing::warn!(volume = id.0, error = chain(&error), "the volume can't be listed");
+                Some(VolumeInfo { id, status: 0, ..VolumeInfo::default() })
             }
         }
     }
 
-    fn volumes_of(&self, partition: i32) -> Outcome<Vec<Arc<Volume>>> {
-        let id = self.partition(partition)?.id;
-        let mut all = self.core.table.all();
-        all.retain(|volume| volume.partition.id == id);
-        Ok(all)
-    }
-
     pub(super) fn list(&self, partition: i32, flags: i32) -> Outcome<List<VolumeInfo, MAX_VOLUMES>> {
-        let of_id = |volume: &Arc<Volume>| VolumeInfo { id: volume.id, ..VolumeInfo::default() };
-        let all = self.volumes_of(partition)?;
+        let ids = self.core.table.ids(Some(self.partition(partition)?.id), 0).into_iter();
         let listed = match flags {
-            0 => all.iter().map(of_id).collect(),
-            _ => all.iter().filter_map(|volume| self.listed(volume, true)).collect(),
+            0 => ids.map(|id| VolumeInfo { id, ..VolumeInfo::default() }).collect(),
+            _ => {
+                let volumes = ids.filter_map(|id| self.core.table.look(id));
+                volumes.filter_map(|volume| self.listed(&volume, true)).collect()
+            }
         };
         List::new(listed).ok_or(errno::E2BIG)
     }
@@ -128,23 +125,18 @@ impl VolumeServer {
         List::new(listed.into_iter().map(x_info).collect()).ok_or(errno::E2BIG)
     }
 
-    pub(super) fn list_one(
-        &self,
-        partition: i32,
-        id: crate::types::VolumeId,
-    ) -> Outcome<List<VolumeInfo, MAX_VOLUMES>> {
-        let volume = self.find(partition, id).map_err(|code| match code {
+    pub(super) fn list_one(&self, partition: i32, id: VolumeId) -> Outcome<List<VolumeInfo, MAX_VOLUMES>> {
+        super::name_volume(id);
+        let partition = self.partition(partition)?.id;
+        let found = self.core.table.look(id).filter(|found| found.partition().id == partition);
+        let volume = found.ok_or_else(|| match self.core.no_volume(id) {
             code::VNOVOL => errno::ENODEV,
             code => code,
         })?;
         List::new(self.listed(&volume, false).into_iter().collect()).ok_or(errno::E2BIG)
     }
 
-    pub(super) fn x_list_one(
-        &self,
-        partition: i32,
-        id: crate::types::VolumeId,
-    ) -> Outcome<List<XVolumeInfo, MAX_VOLUMES>> {
+    pub(super) fn x_list_one(&self, partition: i32, id: VolumeId) -> Outcome<List<XVolumeInfo, MAX_VOLUMES>> {
         let listed = self.list_one(partition, id)?.into_vec();
         List::new(listed.into_iter().map(x_info).collect()).ok_or(errno::E2BIG)
     }
@@ -161,7 +153,7 @@ impl VolumeServer {
             parent: header.parent,
             clone: header.clone,
             backup: stored.backup,
-            restored_from: crate::types::VolumeId(0),
+            restored_from: VolumeId(0),
             quota: narrow(header.quota.into()),
             min_quota: narrow(header.min_quota.into()),
             owner: header.owner,

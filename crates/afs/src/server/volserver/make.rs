@@ -69,7 +69,7 @@ impl VolumeServer {
             crashes: partition.crashes(),
             ..Stored::default()
         };
-        let volume = self.core.add(&partition, Found::Dataset(id)).ok_or(code::VVOLEXISTS)?;
+        let volume = self.core.table.add(&partition, Found::Dataset(id)).ok_or(code::VVOLEXISTS)?;
         volume.set_service(State::Offline);
         let transaction = self.core.transactions.begin(std::sync::Arc::clone(&volume), attach::CREATE);
         let made = transaction.and_then(|transaction| {

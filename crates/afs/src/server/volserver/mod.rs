@@ -230,25 +230,22 @@ impl VolumeServer {
         }
         let volume = self.find(partition, id)?;
         let transaction = self.core.transactions.begin(Arc::clone(&volume), flags)?;
-        // A volume that can't be opened has no transaction, except one that deletes it.
-        let state = match volume.open() {
-            Ok(open) => open.service(),
+        // It may delete the volume, whether that can be opened or not.
+        if state_in(flags) == Some(State::Offline) {
+            volume.quiesce(State::Offline);
+            volume.callbacks.volume_changed();
+            return Ok(transaction.id);
+        }
+        match volume.open() {
+            Ok(open) if state_in(flags) == Some(State::Busy) && open.service() == State::Online => {
+                volume.quiesce(State::Busy);
+            }
+            Ok(_) => {}
             Err(error) => {
                 tracing::error!(volume = id.0, error = chain(&error), "the volume can't be opened");
-                if flags & (attach::CREATE | attach::OFFLINE) == 0 {
-                    let _ = self.core.transactions.end(transaction.id);
-                    return Err(code::VSALVAGE);
-                }
-                State::Offline
+                let _ = self.core.transactions.end(transaction.id);
+                return Err(code::VSALVAGE);
             }
-        };
-        match state_in(flags) {
-            Some(State::Busy) if state == State::Online => volume.quiesce(State::Busy),
-            Some(State::Offline) => {
-                volume.quiesce(State::Offline);
-                volume.callbacks.volume_changed();
-            }
-            _ => {}
         }
         Ok(transaction.id)
     }

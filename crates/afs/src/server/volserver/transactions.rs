@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use crate::errors::{errno, volser};
+use crate::partition::PartitionId;
 use crate::server::now;
 use crate::server::volume::Volume;
 use crate::types::{Date, VolumeId};
@@ -226,6 +227,13 @@ impl Transactions {
     /// Whether a transaction or call has a volume.
     pub fn has(&self, volume: VolumeId) -> bool {
         self.all.lock().taken.contains(&volume)
+    }
+
+    /// A volume of a partition that a transaction has.
+    pub fn volume_in(&self, partition: PartitionId) -> Option<VolumeId> {
+        let all = self.all.lock();
+        let is_it = |found: &&Transaction| found.volume.partition.id == partition && !found.is_deleted;
+        all.transactions.values().find(is_it).map(|found| found.volume.id)
     }
 
     /// All transactions in the order of their numbers.

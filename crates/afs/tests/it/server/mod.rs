@@ -6,6 +6,7 @@ mod calls;
 mod crash;
 mod files;
 mod promises;
+mod resting;
 mod rights;
 mod volumes;
 
@@ -125,6 +126,8 @@ impl Rig {
         let mut options = Options {
             file_port: 0,
             volume_port: 0,
+            // Volumes come to rest in all tests.
+            patience: Duration::ZERO,
             ..Options::new(Ipv4Addr::LOCALHOST, Arc::clone(&self.keys), "test".into(), Uuid([1; 16]))
         };
         change(&mut options);

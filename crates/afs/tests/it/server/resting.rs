@@ -1,0 +1,156 @@
+//! Volumes that no call uses: their files are closed, and only their places are kept.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use afs::calls::fileserver::Call;
+use afs::calls::volserver::{Call as Verb, Reply, attach};
+use afs::server::table::Listed;
+use afs::types::{Fid, VolumeId};
+
+use super::{Client, Rig, VOLUME, root};
+
+const CLONE: VolumeId = VolumeId(VOLUME.0 + 2);
+
+impl Rig {
+    /// Has all volumes rest that can.
+    fn rest(&self) {
+        self.server().core().table.rest(0, usize::MAX);
+    }
+
+    fn rests(&self, id: VolumeId) -> bool {
+        matches!(self.server().core().table.look(id).unwrap(), Listed::Resting { .. })
+    }
+
+    fn is_open(&self, id: VolumeId) -> bool {
+        match self.server().core().table.look(id).unwrap() {
+            Listed::Used(volume) => volume.is_open(),
+            Listed::Resting { .. } => false,
+        }
+    }
+}
+
+fn give_up_all(client: &Client) {
+    client.call(Call::GiveUpAllCallBacks {}).unwrap();
+}
+
+/// Goal: a volume that no call uses rests, and is what it was at its next use: its files with their
+/// versions and uniques, its lists, its clones.
+#[test]
+fn volumes_rest() {
+    let rig = Rig::new();
+    rig.volume(VOLUME, "v");
+    let (operator, client) = (rig.operator(), rig.client(None));
+    let first = client.create(root(VOLUME), "f").unwrap().fid;
+    client.store(first, 0, b"one", 3).unwrap();
+    let transaction = operator.begin(VOLUME, attach::BUSY).unwrap();
+    operator.clone_volume(transaction, 1, "v.readonly", CLONE).unwrap();
+    // A transaction has it.
+    rig.rest();
+    assert!(rig.is_open(VOLUME));
+    operator.end(transaction).unwrap();
+    let transaction = operator.begin(CLONE, attach::OFFLINE).unwrap();
+    operator.complete(transaction);
+    let (version, about) = (client.version(first), operator.listed(VOLUME).unwrap());
+    give_up_all(&client);
+    rig.rest();
+    assert_eq!((rig.rests(VOLUME), rig.rests(CLONE)), (true, true));
+    assert_eq!(rig.server().core().table.count(afs::partition::PartitionId(0)), 2);
+    // Lists open nothing.
+    let Reply::ListVolumes(list) = operator.call(Verb::ListVolumes { partition: 0, flags: 1 }).unwrap()
+    else {
+        panic!()
+    };
+    let names = list.iter().map(|one| (one.id, one.name.as_bytes().to_vec(), one.in_use.0));
+    let expected = [(VOLUME, b"v".to_vec(), 1), (CLONE, b"v.readonly".to_vec(), 1)];
+    assert_eq!(names.collect::<Vec<_>>(), expected);
+    assert_eq!(operator.listed(VOLUME).unwrap(), about);
+    assert_eq!((rig.rests(VOLUME), rig.rests(CLONE)), (true, true));
+    assert_eq!(client.version(first), version);
+    assert_eq!(client.fetch(first, 0, 3).unwrap().0, b"one");
+    let second = client.create(root(VOLUME), "g").unwrap().fid;
+    assert_eq!(second.unique.0, first.unique.0 + 1);
+    // What a resting clone is follows its volume.
+    give_up_all(&client);
+    rig.rest();
+    operator.call(Verb::NukeVolume { partition: 0, volume: VOLUME }).unwrap();
+    assert!(rig.rests(CLONE));
+    let in_clone = Fid { volume: CLONE, ..first };
+    assert_eq!(client.fetch(in_clone, 0, 3).unwrap().0, b"one");
+    give_up_all(&client);
+    rig.rest();
+    operator.call(Verb::ConvertRoToRw { partition: 0, volume: CLONE }).unwrap();
+    assert_eq!(client.fetch(first, 0, 3).unwrap().0, b"one");
+}
+
+/// Goal: what clients have of a volume outlives its files: promises and locks.
+#[test]
+fn promises_and_locks_outlive_files() {
+    let rig = Rig::new();
+    rig.volume(VOLUME, "v");
+    let (one, two) = (rig.client(None), rig.client(None));
+    let file = one.create(root(VOLUME), "f").unwrap().fid;
+    give_up_all(&one);
+    two.status(file).unwrap();
+    rig.rest();
+    assert_eq!((rig.is_open(VOLUME), rig.rests(VOLUME)), (false, false));
+    one.store(file, 0, b"new", 3).unwrap();
+    assert_eq!(*two.told.broken.lock(), [file]);
+    one.call(Call::SetLock { fid: file, kind: 1 }).unwrap();
+    [&one, &two].into_iter().for_each(give_up_all);
+    rig.rest();
+    assert_eq!((rig.is_open(VOLUME), rig.rests(VOLUME)), (false, false));
+    assert!(two.call(Call::SetLock { fid: file, kind: 1 }).is_err());
+    one.call(Call::ReleaseLock { fid: file }).unwrap();
+    [&one, &two].into_iter().for_each(give_up_all);
+    rig.rest();
+    assert!(rig.rests(VOLUME));
+}
+
+/// Goal: beyond the bound of open volumes, the one that was used least lately is closed.
+#[test]
+fn few_are_open() {
+    let rig = Rig::new();
+    let ids: Vec<VolumeId> = (0..3).map(|number| VolumeId(VOLUME.0 + 10 * number)).collect();
+    ids.iter().for_each(|id| rig.volume(*id, &id.to_string()));
+    let client = rig.client(None);
+    ids.iter().for_each(|id| _ = client.status(root(*id)).unwrap());
+    rig.server().core().table.rest(u32::MAX, 2);
+    assert_eq!(ids.iter().filter(|id| rig.is_open(**id)).count(), 2);
+    rig.server().core().table.rest(u32::MAX, 2);
+    assert_eq!(ids.iter().filter(|id| rig.is_open(**id)).count(), 2);
+    ids.iter().for_each(|id| _ = client.status(root(*id)).unwrap());
+}
+
+/// Goal: volumes that come to rest while calls use them lose nothing, and no call fails.
+#[test]
+fn rest_beside_calls() {
+    let rig = Rig::new();
+    rig.volume(VOLUME, "v");
+    let done = AtomicBool::new(false);
+    let creates = |number: usize| {
+        let client = rig.client(None);
+        let create = |file| {
+            let entry = client.create(root(VOLUME), &format!("{number}-{file}")).unwrap();
+            give_up_all(&client);
+            entry.fid.unique
+        };
+        (0..50).map(create).collect::<Vec<_>>()
+    };
+    let mut uniques = std::thread::scope(|scope| {
+        let resting = scope.spawn(|| {
+            while !done.load(Ordering::Acquire) {
+                rig.rest();
+            }
+        });
+        let creates = &creates;
+        let clients: Vec<_> = (0..4).map(|number| scope.spawn(move || creates(number))).collect();
+        let uniques: Vec<_> = clients.into_iter().flat_map(|client| client.join().unwrap()).collect();
+        done.store(true, Ordering::Release);
+        resting.join().unwrap();
+        uniques
+    });
+    uniques.sort_unstable();
+    uniques.dedup();
+    assert_eq!(uniques.len(), 200);
+    assert_eq!(rig.operator().listed(VOLUME).unwrap().file_count, 201);
+}
