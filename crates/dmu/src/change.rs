@@ -181,6 +181,14 @@ impl Objset {
         Ok(())
     }
 
+    /// Whether the intent log has a header in `txg`, which is syncing.
+    ///
+    /// # Errors
+    /// * [`Error::Fixed`]: the object set is not open for changes.
+    pub fn has_log(&self, txg: Txg) -> Result<bool> {
+        Ok(self.live()?.zil_header_of(txg) != [0; 192])
+    }
+
     /// Makes the txg of `tx` write the object set even if nothing in it changes
     /// (`dsl_dataset_dirty`).
     ///

@@ -9,10 +9,11 @@ use crate::name::{Name, Tail};
 use crate::reservation::TempReserve;
 use crate::reverse::Reversed;
 use crate::{Error, Result};
-use ondisk::dsl::{DslDatasetPhys, DslDirPhys};
+use dmu::Objset;
+use ondisk::dsl::{DS_FLAG_INCONSISTENT, DslDatasetPhys, DslDirPhys};
 use ondisk::feature::Feature;
-use ondisk::objset::{ACCOUNTING_FEATURES, ObjsetFlags};
-use ondisk::{Corrupt, ObjNum, Txg, mos};
+use ondisk::objset::{ACCOUNTING_FEATURES, ObjsetFlags, ZIL_HEADER};
+use ondisk::{Corrupt, DmuType, ObjNum, Txg, mos};
 use parking_lot::RwLock;
 use pool::Mos;
 use pool::space::PoolSpace;
@@ -269,6 +270,32 @@ impl Dsl {
     pub(crate) fn dataset_phys(&self, object: ObjNum) -> Result<DslDatasetPhys> {
         let dn = self.mos().objset().dnode(object)?;
         DslDatasetPhys::decode(dn.bonus()).map_err(Error::corrupt(object))
+    }
+
+    /// Whether an object is a head that an import must look at: it has an intent log, or is not
+    /// complete. Its name is not read.
+    ///
+    /// # Errors
+    /// * [Reading](Error#reading): the object or its object set can't be read.
+    pub fn is_unsettled(&self, object: ObjNum) -> Result<bool> {
+        let os = self.mos().objset();
+        let kind = match os.dnode(object) {
+            Ok(dnode) => dnode.bonus_kind(),
+            Err(dmu::Error::NoSuchObject { .. }) => return Ok(false),
+            Err(e) => return Err(e.into()),
+        };
+        if kind != DmuType::DSL_DATASET {
+            return Ok(false);
+        }
+        let phys = self.dataset_phys(object)?;
+        if phys.is_snapshot() || phys.flags & DS_FLAG_INCONSISTENT != 0 {
+            return Ok(!phys.is_snapshot());
+        }
+        if phys.bp.is_hole() {
+            return Ok(false);
+        }
+        let os = Objset::open(os.cache().clone(), object.0, &phys.bp, os.options().clone())?;
+        Ok(os.phys().zil_header != [0; ZIL_HEADER.end - ZIL_HEADER.start])
     }
 
     /// The directory of an object number, with its name (`dsl_dir_hold_obj`).

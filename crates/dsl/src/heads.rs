@@ -36,7 +36,7 @@ use crate::redact::ALLOW_REDACTED_MOUNT;
 use crate::sync::Syncing;
 use crate::{Error, Result};
 use dmu::{Objset, SyncSink};
-use ondisk::dsl::{DS_FLAG_UNIQUE_ACCURATE, DdUsed, DslDatasetPhys};
+use ondisk::dsl::{DS_FLAG_INCONSISTENT, DS_FLAG_UNIQUE_ACCURATE, DdUsed, DslDatasetPhys};
 use ondisk::{Blkptr, ChecksumKind, CompressKind, DmuType, DnodePhys, Level, SPA_OLD_MAXBLOCKSIZE, Txg};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -53,6 +53,8 @@ pub struct Heads {
     generation: AtomicU64,
     /// Counts destroyed snapshots, so that those who read one know when to look for it again.
     destroyed_snapshots: AtomicU64,
+    /// See [`Heads::unsettled`].
+    unsettled: Mutex<BTreeSet<u64>>,
 }
 
 /// The heads that changed, by txg. It may have some that are synced or gone.
@@ -393,6 +395,22 @@ impl Heads {
         self.state.lock().live.insert(object, head);
     }
 
+    /// The heads that an import must look at, as of the last txg that was written: those with an
+    /// intent log, and those that are not complete. It may have more.
+    pub fn unsettled(&self) -> Vec<u64> {
+        self.unsettled.lock().iter().copied().collect()
+    }
+
+    /// Notes a head that an import must look at.
+    pub fn note_unsettled(&self, object: u64) {
+        self.unsettled.lock().insert(object);
+    }
+
+    /// Notes that an import need not look at a head: it is gone, or was written without a log.
+    pub(crate) fn note_settled(&self, object: u64) {
+        self.unsettled.lock().remove(&object);
+    }
+
     /// Drops a head that is destroyed or rolled back, and has no owner.
     pub(crate) fn forget(&self, object: u64) {
         self.state.lock().live.remove(&object);
@@ -513,7 +531,7 @@ impl<'a> Syncing<'a> {
     /// Enters the results of a head's write.
     fn conclude_head(&mut self, (head, root): (HeadSync<'a>, Blkptr)) -> Result<()> {
         let heads = self.dsl.heads().clone();
-        let HeadSync { object, marks, sink, .. } = head;
+        let HeadSync { object, os, marks, sink } = head;
         let HeadSink { phys, sums, dead, mut begun, marks: freed, failed, .. } = sink;
         if let Some(e) = failed {
             return Err(dmu::Error::from(e).into());
@@ -528,6 +546,11 @@ impl<'a> Syncing<'a> {
             self.store_resume_point(object, point)?;
         }
         self.enter(object, root, &sums)?;
+        let is_complete = self.ds(object)?.flags & DS_FLAG_INCONSISTENT == 0;
+        match os.has_log(self.tx.txg())? || !is_complete {
+            true => heads.note_unsettled(object),
+            false => heads.note_settled(object),
+        }
         for (b, (_, d)) in marks.iter().zip(freed).filter(|(_, (_, d))| *d != Delta::default()) {
             self.bookmark_freed(object, b, d)?;
         }

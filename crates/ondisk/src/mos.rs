@@ -83,6 +83,8 @@ names! {
     LOG_SPACEMAP_ZAP = "com.delphix:log_spacemap_zap";
     /// ZAP of the livelists of deleted clones.
     DELETED_CLONES = "com.delphix:deleted_clones";
+    /// A txg, and the heads that an import had to look at then. Unknown to OpenZFS.
+    UNSETTLED = "poolhouse:unsettled";
 
     /// Top-level vdev's ZAP: the obsolete space map of an indirect vdev.
     VDEV_TOP_INDIRECT_OBSOLETE_SM = "com.delphix:indirect_obsolete_sm";

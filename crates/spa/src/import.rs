@@ -41,6 +41,7 @@ mod pass;
 mod report;
 mod rewind;
 pub(crate) mod uberblock;
+pub(crate) mod unsettled;
 mod verify;
 
 #[cfg(test)]

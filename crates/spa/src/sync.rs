@@ -38,6 +38,7 @@ use zio::{ClassHint, Suspension, WritePolicy};
 use crate::checkpoint::Checkpoints;
 use crate::device_monitor::deadman::Deadman;
 use crate::initialize_trim::InitializeTrim;
+use crate::import::unsettled::Keeper;
 use crate::intent_logs::IntentLogs;
 use crate::pool_core::PoolCore;
 use crate::pool_core::errors::{MAX_PASSES, SyncError};
@@ -87,6 +88,8 @@ pub(crate) struct PoolSync {
     pub(crate) claimed: Mutex<Vec<Blkptr>>,
     /// Log blocks to free, by txg.
     pub(crate) log_frees: [Mutex<Vec<Blkptr>>; TXG_SIZE],
+    /// The list of datasets that an import must look at.
+    pub(crate) unsettled: Keeper,
 }
 
 impl PoolSync {
@@ -122,6 +125,7 @@ impl PoolSync {
             deferred,
             claimed: Mutex::default(),
             log_frees: Default::default(),
+            unsettled: Keeper::default(),
         })
     }
 }
@@ -225,6 +229,8 @@ impl PoolSync {
         let os = self.core.sync_mos.objset();
         let mut tasks = Some(tasks);
         let mut paid = Delta::default();
+        let now = self.core.world.now();
+        let unsettled = self.unsettled.due(&self.core.dsl, &tx, now);
         if self.core.run_early_tasks(&tx)? {
             self.scans.scan.replan();
         }
@@ -258,6 +264,10 @@ impl PoolSync {
                 }
                 self.free_deferred(&tx)?;
                 self.note_obsolete(&tx)?;
+                if let Some(words) = &unsettled {
+                    let written = self.unsettled.write(&self.core.sync_mos, &tx, words, now);
+                    written.map_err(|source| SyncError::Metadata { txg, source })?;
+                }
             }
             self.core
                 .allocator

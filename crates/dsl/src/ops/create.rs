@@ -212,6 +212,9 @@ impl Syncing<'_> {
         phys.uncompressed_bytes = from.uncompressed_bytes;
         phys.bp = from.bp;
         phys.flags |= from.flags & (DS_FLAG_INCONSISTENT | DS_FLAG_CI_DATASET);
+        if phys.flags & DS_FLAG_INCONSISTENT != 0 {
+            self.dsl.heads().note_unsettled(object);
+        }
         let origin_head = self.dir(from.dir_obj)?.head_dataset_obj;
         let deadlist = self.ds(origin_head)?.deadlist_obj;
         let keys = self.deadlist_keys(deadlist, from.creation_txg.0, origin)?;

@@ -447,6 +447,7 @@ impl Syncing<'_> {
             }
         }
         self.dsl.heads().forget(head);
+        self.dsl.heads().note_settled(head);
         self.dir_mut(dir)?.head_dataset_obj = 0;
         self.mos().objset().free_object(self.tx, ObjNum(p.snapnames_zapobj))?;
         self.drop_bookmarks(head)?;

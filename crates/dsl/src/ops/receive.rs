@@ -282,6 +282,7 @@ impl SyncTask for ReceiveBegin {
             self.store_resume_fields(s, ds)?;
         }
         s.ds_mut(ds)?.flags |= DS_FLAG_INCONSISTENT;
+        s.dsl.heads().note_unsettled(ds);
         s.log("receive", &full, ds, String::new());
         s.hold_place(&self.place, ds, hidden, raw);
         Ok(())

@@ -594,6 +594,7 @@ impl PoolWriter {
         self.parts.logs.close_all()?;
         // A pool whose devices fail now stays, until an administrator fixes them.
         self.txgs.wait_synced_unless_suspended(self.txgs.open())?;
+        self.parts.sync.unsettled.hurry();
         self.parts.core.edit_config(|config| config.state = state);
         let txg = self.txgs.close()?;
         self.txgs.wait_synced(txg)?;

@@ -1,9 +1,10 @@
 //! Claiming the intent logs of all datasets when a pool is opened for writing.
 //!
 //! # Theory
-//! Many threads go over the datasets once, because the work is waiting for metadata. A dataset's
-//! root block says whether it has a log; then the chain is read. The import may do more with each
-//! dataset in the same pass ([`Pass`]). Datasets with nothing to claim are not touched.
+//! A dataset's root block says whether it has a log; then the chain is read. Only datasets that may
+//! have one are looked at ([`unsettled`]). A pool whose last import was by another program may not
+//! say which these are. Then many threads go over all datasets, because the work is waiting for
+//! metadata. Datasets with nothing to claim are not touched.
 //!
 //! The first txg claims the blocks of all other logs, and changes their headers, before anything
 //! else can allocate. [`super::open_for_writing`] holds that txg open until this is done.
@@ -18,17 +19,17 @@
 //! # See
 //! OpenZFS `spa_check_logs`, `spa_ld_claim_log_blocks`, `zil_claim`.
 
-use dmu::Tx;
+use dmu::{Objset, Tx};
 use dsl::ops::receive::{RECEIVING, ReceiveAbort};
 use dsl::{Dataset, Dsl, ListOptions, Listed};
 use ondisk::objset::ZIL_HEADER;
-use ondisk::{Blkptr, Txg, mos};
+use ondisk::{Blkptr, ObjNum, Txg, mos};
 use parking_lot::Mutex;
 use zil::{Claimant, Log, Plan};
 use zio::{ReadOptions, Space};
 
 use crate::engine::PoolWriter;
-use crate::import::Pass;
+use crate::import::{Pass, unsettled};
 use crate::import::open_for_writing::WriteRefusal;
 use crate::pool_core::PoolCore;
 
@@ -60,6 +61,67 @@ pub(crate) struct Logs {
     logs: Vec<(Dataset, Fate)>,
     /// The datasets of receives that broke off and can't be resumed.
     incomplete: Vec<(String, u64)>,
+    /// All heads with a log, and those that are not complete.
+    unsettled: Vec<u64>,
+}
+
+/// A look at datasets, by several threads.
+struct Survey {
+    synced: Txg,
+    give_up: GiveUp,
+    found: Mutex<Vec<Result<(Dataset, Fate), WriteRefusal>>>,
+    incomplete: Mutex<Vec<(String, u64)>>,
+    unsettled: Mutex<Vec<u64>>,
+}
+
+impl Survey {
+    fn new(synced: Txg, give_up: GiveUp) -> Self {
+        let (found, incomplete, unsettled) = Default::default();
+        Self { synced, give_up, found, incomplete, unsettled }
+    }
+
+    fn look(&self, listed: Listed) {
+        let result = match listed {
+            // What a receive left has no log.
+            Listed::Failed { name, .. } if name.ends_with(RECEIVING) => return,
+            Listed::Failed { error, .. } => Err(WriteRefusal::from(error)),
+            // The pool's own directories have no logs.
+            Listed::Dataset(dataset) if is_own(&dataset.name()) => return,
+            Listed::Dataset(dataset) if dataset.is_inconsistent() => {
+                self.unsettled.lock().push(dataset.object().0);
+                // What can't be read stays.
+                if let Ok(None) = dataset.field(mos::DS_RESUME_TOGUID) {
+                    self.incomplete.lock().push((dataset.name(), dataset.object().0));
+                }
+                return;
+            }
+            Listed::Dataset(dataset) => match self.fate(&dataset) {
+                Ok(None) => return,
+                Ok(Some(fate)) => Ok((dataset, fate)),
+                Err(e) => Err(e),
+            },
+        };
+        self.found.lock().push(result);
+    }
+
+    fn end(self) -> Result<Logs, WriteRefusal> {
+        let mut logs = self.found.into_inner().into_iter().collect::<Result<Vec<_>, _>>()?;
+        // Sorted, so that of logs that want the same blocks always the same one gets them.
+        logs.sort_by_key(|(dataset, _)| dataset.object());
+        let mut incomplete = self.incomplete.into_inner();
+        // A dataset is destroyed before the one above it.
+        incomplete.sort_by(|a, b| b.cmp(a));
+        Ok(Logs { logs, incomplete, unsettled: self.unsettled.into_inner() })
+    }
+
+    /// The decision about a dataset's log; `None` if it has none, or the log may stay as it is.
+    fn fate(&self, dataset: &Dataset) -> Result<Option<Fate>, WriteRefusal> {
+        let Some(os) = dataset.objset()? else { return Ok(None) };
+        if os.phys().zil_header != [0; ZIL_HEADER.end - ZIL_HEADER.start] {
+            self.unsettled.lock().push(dataset.object().0);
+        }
+        fate(dataset, &os, self.synced, self.give_up)
+    }
 }
 
 /// Whether it is a directory of the pool itself, or in one: `$MOS`, `$FREE`, `$ORIGIN`.
@@ -74,38 +136,38 @@ impl Logs {
     /// * [`WriteRefusal::Log`]: a device hides the end of a log.
     /// * Other variants of [`WriteRefusal`]: a dataset cannot be read.
     pub(crate) fn survey(dsl: &Dsl, synced: Txg, give_up: GiveUp, pass: &Pass) -> Result<Logs, WriteRefusal> {
-        let (found, incomplete) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
+        // If that fails, the look at all datasets names the one that can't be read.
+        let heads = unsettled::heads(dsl, synced, pass.threads).ok().flatten();
+        let datasets = heads.map(|heads| {
+            let dataset = |head| dsl.by_object(ObjNum(head));
+            heads.into_iter().map(dataset).collect::<dsl::Result<Vec<_>>>()
+        });
+        let Some(Ok(datasets)) = datasets else { return Self::survey_all(dsl, synced, give_up, pass) };
+        let survey = Survey::new(synced, give_up);
+        unsettled::in_threads(&datasets, pass.threads, &|dataset| {
+            survey.look(Listed::Dataset(dataset.clone()));
+        });
+        let logs = survey.end()?;
+        // A log that is missed is data lost.
+        #[cfg(debug_assertions)]
+        if let Ok(all) = Self::survey_all(dsl, synced, give_up, pass) {
+            let of = |logs: &Logs| logs.logs.iter().map(|(dataset, _)| dataset.object()).collect::<Vec<_>>();
+            assert_eq!((of(&logs), &logs.incomplete), (of(&all), &all.incomplete), "not all logs were found");
+        }
+        Ok(logs)
+    }
+
+    fn survey_all(dsl: &Dsl, synced: Txg, give_up: GiveUp, pass: &Pass) -> Result<Logs, WriteRefusal> {
+        let survey = Survey::new(synced, give_up);
         // Receives have hidden datasets.
         let options = ListOptions { threads: pass.threads, hidden: true, ..ListOptions::default() };
-        dsl.list(None, &options, &|listed| {
-            let result = match listed {
-                // What a receive left has no log.
-                Listed::Failed { name, .. } if name.ends_with(RECEIVING) => return,
-                Listed::Failed { error, .. } => Err(WriteRefusal::from(error)),
-                // The pool's own directories have no logs.
-                Listed::Dataset(dataset) if is_own(&dataset.name()) => return,
-                Listed::Dataset(dataset) if dataset.is_inconsistent() => {
-                    // What can't be read stays.
-                    if let Ok(None) = dataset.field(mos::DS_RESUME_TOGUID) {
-                        incomplete.lock().push((dataset.name(), dataset.object().0));
-                    }
-                    return;
-                }
-                Listed::Dataset(dataset) => match fate(&dataset, synced, give_up) {
-                    Ok(None) => return,
-                    Ok(Some(fate)) => Ok((dataset, fate)),
-                    Err(e) => Err(e),
-                },
-            };
-            found.lock().push(result);
-        })?;
-        let mut logs = found.into_inner().into_iter().collect::<Result<Vec<_>, _>>()?;
-        // Sorted, so that of logs that want the same blocks always the same one gets them.
-        logs.sort_by_key(|(dataset, _)| dataset.object());
-        let mut incomplete = incomplete.into_inner();
-        // A dataset is destroyed before the one above it.
-        incomplete.sort_by(|a, b| b.cmp(a));
-        Ok(Logs { logs, incomplete })
+        dsl.list(None, &options, &|listed| survey.look(listed))?;
+        survey.end()
+    }
+
+    /// Notes the heads that the next import must look at too, for now.
+    pub(crate) fn note_unsettled(&self, dsl: &Dsl) {
+        self.unsettled.iter().for_each(|head| dsl.heads().note_unsettled(*head));
     }
 
     /// Destroys what is left of receives that broke off and can't be resumed
@@ -187,10 +249,13 @@ fn is_hole(tree: &vdev::Tree, vdev: ondisk::VdevId) -> bool {
     tree.top_spec(vdev).map_or(true, |top| top.kind == ondisk::VdevKind::Hole)
 }
 
-/// The decision about a dataset's log; `None` if it has none, or the log may stay as it is.
-fn fate(dataset: &Dataset, synced: Txg, give_up: GiveUp) -> Result<Option<Fate>, WriteRefusal> {
-    let Some(os) = dataset.objset()? else { return Ok(None) };
-    let Some(log) = Log::open(&os, synced.0, 0)? else { return Ok(None) };
+fn fate(
+    dataset: &Dataset,
+    os: &Objset,
+    synced: Txg,
+    give_up: GiveUp,
+) -> Result<Option<Fate>, WriteRefusal> {
+    let Some(log) = Log::open(os, synced.0, 0)? else { return Ok(None) };
     let lost = || WriteRefusal::Log { dataset: dataset.name() };
     let claimed = log.header().claim_txg != 0;
     match (claimed, give_up) {

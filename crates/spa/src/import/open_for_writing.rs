@@ -152,6 +152,7 @@ impl Spa {
         let deferred: ObjNum = mos.dir(mos::SYNC_BPOBJ)?.ok_or(missing)?;
         let of_dsl = dsl::Options { pool_name: self.name.clone(), space, altroot };
         let dsl = Dsl::open(mos.clone(), of_dsl)?;
+        logs.note_unsettled(&dsl);
         self.cache.zio().set_keys(dsl.keys().clone());
         let config = in_use(&config, &self.kept_name, host);
         let now = pipeline.world.now();
