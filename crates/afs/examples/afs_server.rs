@@ -7,51 +7,26 @@
 //! Usage: `afs_server [--shards N] ADDRESS KEYFILEEXT CELL IMAGE...`, with N sockets for the file
 //! server, or one.
 
+#[path = "shared/anonymous.rs"]
+mod anonymous;
+
 use std::error::Error;
 use std::io::Read;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use afs::cell::protection::{Protection, User};
 use afs::partition::PartitionId;
 use afs::server::store::{PARTITION, Partition};
 use afs::server::{Options, Server};
-use afs::types::PrincipalId;
 use afs::wire::Uuid;
+use anonymous::Anonymous;
 use poolhouse::{OpenOptions, Pool};
 use rx::security::rxkad::Keys;
 
 /// That of the daemon.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
-
-/// A cell without users.
-struct Anonymous;
-
-impl Protection for Anonymous {
-    fn user(&self, _: &str) -> Result<Arc<User>, i32> {
-        self.anonymous()
-    }
-
-    fn host(&self, _: Ipv4Addr) -> Result<Arc<[PrincipalId]>, i32> {
-        Ok(Arc::default())
-    }
-
-    fn names(&self, ids: &[PrincipalId]) -> Result<Vec<Vec<u8>>, i32> {
-        Ok(ids.iter().map(|id| id.to_string().into_bytes()).collect())
-    }
-
-    fn ids(&self, names: &[Vec<u8>]) -> Result<Vec<PrincipalId>, i32> {
-        Ok(names.iter().map(|_| PrincipalId::ANONYMOUS).collect())
-    }
-
-    fn anonymous(&self) -> Result<Arc<User>, i32> {
-        Ok(Arc::new(User::anonymous()))
-    }
-
-    fn flush(&self, _: &[PrincipalId], _: &[u32]) {}
-}
 
 fn main() -> Result<(), Box<dyn Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();

@@ -37,8 +37,8 @@ use zio::{ClassHint, Suspension, WritePolicy};
 
 use crate::checkpoint::Checkpoints;
 use crate::device_monitor::deadman::Deadman;
-use crate::initialize_trim::InitializeTrim;
 use crate::import::unsettled::Keeper;
+use crate::initialize_trim::InitializeTrim;
 use crate::intent_logs::IntentLogs;
 use crate::pool_core::PoolCore;
 use crate::pool_core::errors::{MAX_PASSES, SyncError};

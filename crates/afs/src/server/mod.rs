@@ -85,6 +85,8 @@ const TICK: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(600);
 /// The default of [`Options::most_open`].
 const MOST_OPEN: usize = 8192;
+/// Seconds after which partitions bring their lists of volumes up to date.
+const KEEP: u32 = 60;
 /// Most threads that close the volumes of a partition.
 const CLOSERS: usize = 16;
 
@@ -343,6 +345,9 @@ impl Core {
             let _ = self.transactions.end(id);
         }
         self.table.rest(self.patience, self.most_open);
+        if seconds % KEEP == KEEP - 1 {
+            self.partitions().iter().for_each(|partition| partition.keep_list());
+        }
     }
 
     /// After the transaction of a volume: clients may use it as its header says. A volume whose

@@ -15,6 +15,7 @@
 //! | a volume with a new number, whose header is not in place | the same: `header` |
 //! | that header | the property [`HEADER`] |
 //! | whether a server uses the partition, and how often it crashed | the property [`STATE`] |
+//! | the list of its volumes, for the next start | a file in the child `volume-table` |
 //!
 //! # Crash
 //! An operation of several steps does them in an order that [`Partition::clean`] can finish or undo
@@ -22,12 +23,14 @@
 //! the calls of `vos` leaves nothing.
 
 mod beside;
+mod kept;
 mod left;
 
 pub use beside::Beside;
 pub use left::{Contents, Left};
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use dsl::keys::KeyHold;
@@ -40,7 +43,7 @@ use dsl::ops::snapshot::Snapshot;
 use dsl::{LongHold, PropList, Setting, SyncTask, Value};
 use parking_lot::{Mutex, MutexGuard};
 use poolhouse::Pool;
-use zpl::{FileSystem, Policies, Policy};
+use zpl::{FileSystem, NewFileSystem, Policies, Policy};
 
 use super::header::Stored;
 use super::{Error, Result, chain};
@@ -48,6 +51,7 @@ use crate::partition::PartitionId;
 use crate::types::VolumeId;
 use crate::volume::new_volume;
 use beside::Others;
+use kept::List;
 pub(super) use left::of_name;
 use left::{clone_of, clones_in, mark_of};
 
@@ -78,6 +82,8 @@ const STOPPED: &str = "stopped";
 /// The value of `canmount=noauto`: the file server has the volume, so it is mounted on request
 /// only.
 const CANMOUNT_NOAUTO: u64 = 2;
+/// The value of `canmount=off`.
+const CANMOUNT_OFF: u64 = 0;
 
 /// Parts of the file systems of a partition whose marks can change at the same time.
 const MARKS: usize = 64;
@@ -94,12 +100,14 @@ pub struct Partition {
     /// Held from the reading of a file system's mark to the change of it.
     marks: [Mutex<()>; MARKS],
     others: Others,
+    /// The list of its volumes, until its use ends. `None`: it can't be kept.
+    list: Mutex<Option<Arc<List>>>,
     /// Keeps its key loaded. `None`: it is not encrypted, or not served any more.
     key: Mutex<Option<KeyHold>>,
 }
 
 /// A file system of a partition.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Head {
     /// The volume that it is or was.
     pub volume: VolumeId,
@@ -219,8 +227,16 @@ impl Partition {
         let crashes = count.parse::<u32>().unwrap_or(0).wrapping_add(u32::from(word == RUNNING));
         let marks = std::array::from_fn(|_| Mutex::default());
         let others = Others::default();
-        let partition = Self { id, pool, dataset: dataset.to_owned(), crashes, marks, others, key };
+        let list = Mutex::default();
+        let partition = Self { id, pool, dataset: dataset.to_owned(), crashes, marks, others, list, key };
         partition.mark(RUNNING)?;
+        match List::open(&partition) {
+            Ok(list) => *partition.list.lock() = Some(Arc::new(list)),
+            Err(error) => {
+                let error = chain(&error);
+                tracing::error!(partition = %id, error, "no list of volumes is kept: starts take longer");
+            }
+        }
         Ok(Arc::new(partition))
     }
 
@@ -234,9 +250,43 @@ impl Partition {
     /// # Errors
     /// [`Error::Pool`]: it can't be marked.
     pub fn end(&self) -> Result<()> {
+        self.keep_list();
+        *self.list.lock() = None;
         self.mark(STOPPED)?;
         *self.key.lock() = None;
         Ok(())
+    }
+
+    /// The list of its volumes.
+    fn list(&self) -> Option<Arc<List>> {
+        self.list.lock().clone()
+    }
+
+    /// Brings the list of its volumes up to date. Without that, the next start takes longer.
+    pub fn keep_list(&self) {
+        if let Some(list) = self.list()
+            && let Err(error) = self.keep(&list)
+        {
+            tracing::warn!(partition = %self.id, error = chain(&error), "the list of volumes is old");
+        }
+    }
+
+    /// The file system with the list, which is made if there is none.
+    fn table_files(&self) -> Result<FileSystem> {
+        let name = format!("{}/{}", self.dataset, kept::TABLE);
+        if self.pool.dataset(&name).is_err() {
+            let canmount = Setting { name: "canmount".to_owned(), value: Value::Number(CANMOUNT_OFF) };
+            self.run(vec![Box::new(Create {
+                name: name.clone(),
+                contents: Arc::new(NewFileSystem::new(now())),
+                props: vec![canmount],
+                crypt: None,
+                enforce_limits: false,
+            })])?;
+        }
+        let dataset = self.pool.dataset(&name)?;
+        let policy = Policy::of(dataset.dsl()).map_err(poolhouse::Error::from)?;
+        Ok(self.pool.open_for_writing(dataset.dsl(), Policies::new(policy))?)
     }
 
     fn mark(&self, state: &str) -> Result<()> {
@@ -274,6 +324,8 @@ impl Partition {
     /// Runs operations in one transaction group, until one is refused.
     fn run(&self, tasks: Vec<Box<dyn SyncTask + Send>>) -> Result<()> {
         let live = self.pool.spa().writer().ok_or(poolhouse::Error::ReadOnly)?;
+        let list = self.list();
+        list.iter().for_each(|list| _ = list.changes.fetch_add(1, Ordering::AcqRel));
         Ok(live.run_in_order(tasks).map_err(poolhouse::Error::from)?)
     }
 

@@ -29,8 +29,8 @@ use zil::{Claimant, Log, Plan};
 use zio::{ReadOptions, Space};
 
 use crate::engine::PoolWriter;
-use crate::import::{Pass, unsettled};
 use crate::import::open_for_writing::WriteRefusal;
+use crate::import::{Pass, unsettled};
 use crate::pool_core::PoolCore;
 
 /// Which logs to drop.
@@ -249,12 +249,7 @@ fn is_hole(tree: &vdev::Tree, vdev: ondisk::VdevId) -> bool {
     tree.top_spec(vdev).map_or(true, |top| top.kind == ondisk::VdevKind::Hole)
 }
 
-fn fate(
-    dataset: &Dataset,
-    os: &Objset,
-    synced: Txg,
-    give_up: GiveUp,
-) -> Result<Option<Fate>, WriteRefusal> {
+fn fate(dataset: &Dataset, os: &Objset, synced: Txg, give_up: GiveUp) -> Result<Option<Fate>, WriteRefusal> {
     let Some(log) = Log::open(os, synced.0, 0)? else { return Ok(None) };
     let lost = || WriteRefusal::Log { dataset: dataset.name() };
     let claimed = log.header().claim_txg != 0;

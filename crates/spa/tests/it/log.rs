@@ -212,6 +212,48 @@ fn a_life_of_logs() {
     }
 }
 
+/// The txg and the heads of the list that tells the next import where to look for logs.
+fn unsettled(live: &PoolWriter) -> (Txg, Vec<u64>) {
+    let words = live.dsl().mos().dir_words(ondisk::mos::UNSETTLED).unwrap().unwrap();
+    assert_eq!(words[0], 1);
+    (Txg(words[1]), words[2..].to_vec())
+}
+
+/// Goal: the pool says which of its datasets have a log, at each import and export. That they have
+/// no others is checked by each import of a debug build.
+#[test]
+fn imports_know_where_to_look() {
+    let dir = tempfile::tempdir().unwrap();
+    let spa = new_pool(VdevShape::Single, &images(dir.path(), 1, 96 << 20));
+    let live = spa.writer().unwrap();
+    for n in 0..40 {
+        live.run(testpools::file_system(&format!("tank/fs{n}"), Vec::new())).unwrap();
+    }
+    assert_eq!(unsettled(live).1, [0u64; 0]);
+    let owned = own(live, "tank/fs7");
+    let log = live.logs().open(&owned);
+    let object = log_file(live, &owned, &log, 1, b"logged");
+    log.commit(Some(object), &Files(&owned)).unwrap();
+    let crashed = crash(live, dir.path());
+    {
+        let again = testpools::import(crashed.path()).unwrap();
+        let live = again.writer().unwrap();
+        let (txg, heads) = unsettled(live);
+        assert_eq!(heads, [owned.object()]);
+        assert!(txg < live.txgs().synced());
+        // Without a replay, the log stays, and so does the head in the list.
+        live.export().unwrap();
+    }
+    let again = testpools::import(crashed.path()).unwrap();
+    assert_eq!(unsettled(again.writer().unwrap()).1, [owned.object()]);
+    drop(log);
+    drop(owned);
+    live.export().unwrap();
+    drop(spa);
+    let spa = testpools::import(dir.path()).unwrap();
+    assert_eq!(unsettled(spa.writer().unwrap()).1, [0u64; 0]);
+}
+
 /// Bytes of each device of [`with_faulty_log`].
 const SIZE: u64 = 96 << 20;
 

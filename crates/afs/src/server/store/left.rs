@@ -11,9 +11,51 @@ use std::collections::BTreeMap;
 use dsl::{ListOptions, Listed, Source, Value};
 use parking_lot::Mutex;
 
+use super::kept::{Kept, Objects};
 use super::{Found, GUARD, Head, INCOMPLETE, ITSELF, NEW, PENDING, Partition};
 use crate::server::{Result, chain};
 use crate::types::VolumeId;
+
+/// Datasets that could not be read, with the errors.
+pub type Failures = Vec<(String, dsl::Error)>;
+
+/// What is read of a file system of a partition.
+#[derive(Debug)]
+pub(super) struct Read {
+    objects: Objects,
+    mark: String,
+    snapshots: Vec<String>,
+}
+
+impl Read {
+    pub(super) fn new(dataset: &dsl::Dataset) -> dsl::Result<Self> {
+        let (dir, snapshots) = (dataset.dir(), dataset.snapshot_objects()?);
+        Ok(Self {
+            objects: [
+                dir.object().0,
+                dataset.object().0,
+                dir.phys().props_zapobj,
+                dataset.phys().snapnames_zapobj,
+            ],
+            mark: mark_of(dataset)?,
+            snapshots: snapshots.into_iter().map(|(name, _)| name).collect(),
+        })
+    }
+
+    /// What the list keeps of it.
+    pub(super) fn kept(&self, head: Head) -> Kept {
+        let mut contents = Contents::default();
+        contents.note_read(head, self);
+        let clones = contents.volumes.iter().filter_map(|found| match found {
+            Found::Snapshot { id, .. } => Some(*id),
+            Found::Dataset(_) => None,
+        });
+        let clones = clones.collect();
+        // A file system with snapshots stays.
+        contents.left.gone.retain(|_, snapshots| *snapshots == 0);
+        Kept { objects: self.objects, clones, read_again: !self.mark.is_empty() || !contents.left.is_empty() }
+    }
+}
 
 /// What a partition has.
 #[derive(Debug, Default)]
@@ -23,7 +65,7 @@ pub struct Contents {
     /// What a crash left half-made.
     pub left: Left,
     /// Datasets that could not be read, with the errors.
-    pub failures: Vec<(String, dsl::Error)>,
+    pub failures: Failures,
 }
 
 /// What a crash left half-made in a partition.
@@ -51,20 +93,49 @@ impl Partition {
     /// # Errors
     /// [`Error::Pool`]: the partition's file system can't be read.
     pub fn contents(&self) -> Result<Contents> {
-        let all = Mutex::new(Contents::default());
+        if let Some(list) = self.list() {
+            match self.contents_by(&list) {
+                Ok(contents) => {
+                    debug_assert!(self.is_right(&contents), "the list of volumes is not right");
+                    return Ok(contents);
+                }
+                Err(error) => {
+                    let (partition, error) = (self.id, chain(&error));
+                    tracing::error!(%partition, error, "the list of volumes is of no use: all datasets are read");
+                }
+            }
+        }
+        let (all, failures) = self.read_all()?;
+        let mut contents = Contents { failures, ..Contents::default() };
+        all.iter().for_each(|(head, read)| contents.note_read(*head, read));
+        Ok(contents)
+    }
+
+    /// Whether all datasets say the same as the list.
+    pub(super) fn is_right(&self, contents: &Contents) -> bool {
+        let Ok((all, _)) = self.read_all() else { return true };
+        let mut right = Contents::default();
+        all.iter().for_each(|(head, read)| right.note_read(*head, read));
+        let sorted = |contents: &Contents| {
+            let mut ids: Vec<String> = contents.volumes.iter().map(|found| format!("{found:?}")).collect();
+            ids.sort_unstable();
+            ids
+        };
+        sorted(&right) == sorted(contents)
+    }
+
+    /// Reads all file systems of the partition.
+    pub(super) fn read_all(&self) -> Result<(BTreeMap<Head, Read>, Failures)> {
+        let all = Mutex::new((BTreeMap::new(), Failures::new()));
         let depth = self.dataset.matches('/').count() + 1;
-        let options = ListOptions { snapshots: true, depth: Some(1), ..ListOptions::default() };
+        let options = ListOptions { depth: Some(1), ..ListOptions::default() };
         let each = |listed: Listed| match listed {
-            Listed::Failed { name, error } => all.lock().failures.push((name, error)),
+            Listed::Failed { name, error } => all.lock().1.push((name, error)),
             Listed::Dataset(dataset) => {
-                let Some((head, snapshot)) = parse(&dataset.name(), depth) else { return };
-                let mark = match snapshot {
-                    None => mark_of(&dataset),
-                    Some(_) => Ok(String::new()),
-                };
-                match mark {
-                    Ok(mark) => all.lock().note(head, snapshot.as_deref(), &mark),
-                    Err(error) => all.lock().failures.push((dataset.name(), error)),
+                let Some((head, None)) = parse(&dataset.name(), depth) else { return };
+                match Read::new(&dataset) {
+                    Ok(read) => _ = all.lock().0.insert(head, read),
+                    Err(error) => all.lock().1.push((dataset.name(), error)),
                 }
             }
         };
@@ -188,7 +259,27 @@ pub(super) fn clone_of(snapshot: &str) -> Option<VolumeId> {
     Head::parse(snapshot).filter(|head| head.gone.is_none()).map(|head| head.volume)
 }
 
+impl Left {
+    fn is_empty(&self) -> bool {
+        let Self { incomplete, incomplete_clones, pending, guarded, detached, new_clones, gone } = self;
+        let volumes = [incomplete, pending, guarded, detached].into_iter().all(Vec::is_empty);
+        volumes && [incomplete_clones, new_clones].into_iter().all(Vec::is_empty) && gone.is_empty()
+    }
+}
+
 impl Contents {
+    /// Notes what was read of a file system.
+    pub(super) fn note_read(&mut self, head: Head, read: &Read) {
+        self.note(head, None, &read.mark);
+        read.snapshots.iter().for_each(|snapshot| self.note(head, Some(snapshot), ""));
+    }
+
+    /// Notes what the list has of a file system that is in order.
+    pub(super) fn note_kept(&mut self, head: Head, clones: &[VolumeId]) {
+        self.volumes.extend(head.gone.is_none().then_some(Found::Dataset(head.volume)));
+        self.volumes.extend(clones.iter().map(|id| Found::Snapshot { id: *id, head }));
+    }
+
     fn note(&mut self, head: Head, snapshot: Option<&str>, mark: &str) {
         let Some(snapshot) = snapshot else {
             self.left.incomplete_clones.extend(clones_in(mark).map(|id| (head, id)));
