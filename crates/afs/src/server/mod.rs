@@ -68,6 +68,7 @@ use fileserver::FileServer;
 use hosts::Hosts;
 use store::{Found, Partition};
 use volserver::VolumeServer;
+pub use volserver::forward::Limits as ForwardLimits;
 use volserver::transactions::{Transaction, Transactions};
 use volume::{Table, Volume};
 
@@ -111,6 +112,8 @@ pub struct Options {
     pub promises: callbacks::Limits,
     /// When a transaction that no call uses ends. Default: 10 minutes.
     pub transactions: Duration,
+    /// How long other servers may take for dumps.
+    pub forwards: ForwardLimits,
 }
 
 impl Options {
@@ -130,6 +133,7 @@ impl Options {
             hosts: hosts::Options::default(),
             promises: callbacks::Limits::default(),
             transactions: volserver::transactions::IDLE,
+            forwards: ForwardLimits::default(),
         }
     }
 }
@@ -150,6 +154,7 @@ pub struct Core {
     pub transactions: Transactions,
     shared: Arc<shared::Shared>,
     idle: Duration,
+    forwards: ForwardLimits,
     realms: Realms,
     keys: Arc<Keys>,
     superusers: Superusers,
@@ -441,6 +446,7 @@ impl Server {
             expected: Mutex::default(),
             withheld: RwLock::default(),
             idle: options.transactions,
+            forwards: options.forwards,
             realms: options.realms,
             keys: Arc::clone(&options.keys),
             superusers: options.superusers,
