@@ -8,7 +8,8 @@
 //!   into DIRECTORY: `before` and `after`, full dumps; `all` and `changed`, increments with all
 //!   directories, and with the changed ones.
 //! * `afsvolume bench FILES BYTES` restores a generated dump with so many files and bytes, dumps
-//!   it, and restores it over itself. It prints the seconds of the processors and of the clock.
+//!   it, and restores it over itself. Then it changes 100 files, and dumps the change from the
+//!   volume and from a snapshot. It prints the seconds of the processors and of the clock.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -22,6 +23,7 @@ use afs::dump::{Attributes, Header, Reader, Span, VnodeRecord, VolumeHeader, Wri
 use afs::types::{DataVersion, Date, PrincipalId, Unique, Vnode, VnodeType, VolumeId};
 use afs::volume::{DumpScope, dump, dump_size, header, new_volume, object, restore};
 use dsl::ops::create::Create;
+use dsl::ops::snapshot::Snapshot;
 use ondisk::ObjNum;
 use spa::create::VdevShape;
 use spa::{OpenHead, Spa};
@@ -222,8 +224,36 @@ fn bench(files: &str, bytes: &str) -> Result<(), Failure> {
     timed("restore of no change", apply)?;
     timed("restore over it", again)?;
     timed("txg", || Ok(fs.sync()?))?;
+    increments(&volume, &own, files)?;
     drop(volume.fs);
     drop(volume.spa);
+    Ok(())
+}
+
+/// Dumps the change of 100 files.
+fn increments(volume: &Volume, own: &VolumeHeader, files: u32) -> Result<(), Failure> {
+    let fs = &volume.fs;
+    for n in 0..100.min(files) {
+        let file = u64::from(n) * u64::from(files) / 100;
+        fs.write(object(Vnode(2 + 2 * u32::try_from(file)?)), 0, b"changed", false)?;
+    }
+    let scope = DumpScope { since: Date(1_700_000_000), omit_unchanged_directories: true, version_base: 0 };
+    timed("dump of 100 changes, not synced", || Ok(dump(fs, own, scope, Count::default())?))?;
+    timed("txg", || Ok(fs.sync()?))?;
+    let live = timed("dump of 100 changes", || Ok(dump(fs, own, scope, Vec::new())?))?;
+    let writer = volume.spa.writer().ok_or("the pool is not open for changes")?;
+    let name = "tank/536870915@1".to_owned();
+    writer.run(Box::new(Snapshot { names: vec![name], ..Snapshot::default() }))?;
+    let os = writer.dsl().dataset("tank/536870915@1")?.objset()?.ok_or("the snapshot has no files")?;
+    let snapshot = FileSystem::open(&os)?;
+    for time in ["first", "second"] {
+        let what = format!("dump of 100 changes from a snapshot, {time} time");
+        let dumped = timed(&what, || Ok(dump(&snapshot, own, scope, Vec::new())?))?;
+        if dumped != live {
+            return Err("the snapshot has another dump than the volume".into());
+        }
+    }
+    timed("size of 100 changes from a snapshot", || Ok(dump_size(&snapshot, own, scope)?))?;
     Ok(())
 }
 

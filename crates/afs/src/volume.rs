@@ -56,7 +56,12 @@ pub fn blocks(length: u64) -> u64 {
 
 /// The type of a vnode.
 fn type_of(number: Vnode, node: &Node) -> std::result::Result<VnodeType, &'static str> {
-    let kind = match node.attr().kind {
+    kind_of(number, node.attr().kind)
+}
+
+/// The type of a vnode whose file has this type.
+fn kind_of(number: Vnode, kind: FileType) -> std::result::Result<VnodeType, &'static str> {
+    let kind = match kind {
         FileType::Regular => VnodeType::File,
         FileType::Directory => VnodeType::Directory,
         FileType::Symlink => VnodeType::Symlink,

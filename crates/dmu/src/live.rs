@@ -189,6 +189,11 @@ impl LiveObjset {
         self.root.read().clone()
     }
 
+    /// Whether no txg was synced since [`LiveObjset::root`] returned this.
+    pub(crate) fn is_current(&self, root: &Root) -> bool {
+        self.root.read().generation == root.generation
+    }
+
     pub(crate) fn phys(&self) -> Arc<ObjsetPhys> {
         self.root.read().phys.clone()
     }
@@ -315,6 +320,12 @@ impl LiveObjset {
     /// The object, if the table holds it.
     fn known(table: &HashMap<ObjNum, Weak<LiveDnode>>, object: ObjNum) -> Option<Arc<LiveDnode>> {
         table.get(&object).and_then(Weak::upgrade)
+    }
+
+    /// Whether the object is in use or has changes.
+    pub(crate) fn is_held(&self, object: ObjNum) -> bool {
+        let table = self.tables[object.0 as usize % TABLES].lock();
+        table.get(&object).is_some_and(|dn| dn.strong_count() > 0)
     }
 
     /// The object, free or not.

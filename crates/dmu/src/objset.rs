@@ -1,8 +1,10 @@
 //! Object sets: from object numbers to dnodes.
 
 mod block;
+mod bonuses;
 mod changes;
 
+pub use bonuses::{Bonus, BonusBlocks, Bonuses};
 pub use changes::{Change, Changes};
 
 use crate::live::LiveObjset;

@@ -10,6 +10,7 @@
 
 use crate::blkptr::{BLKPTR_SHIFT, BLKPTR_SIZE, Blkptr};
 use crate::{BlkId, ByteOrder, Corrupt, DmuType, Level, Result, SPA_MAXBLOCKSIZE, SPA_MINBLOCKSHIFT};
+use std::ops::Range;
 
 /// Bytes of one slot.
 pub const DNODE_MIN_SIZE: usize = 512;
@@ -99,6 +100,20 @@ impl DnodePhys {
             return Err(Corrupt::Truncated { what: WHAT, need, have: raw.len() });
         }
         Ok(usize::from(extra) + 1)
+    }
+
+    /// Where the bonus is in the dnode at the head of `raw`, and its type, without decoding the
+    /// rest. `None` if the dnode has a spill block, or may be malformed: [`DnodePhys::decode`]
+    /// tells.
+    pub fn find_bonus(raw: &[u8]) -> Option<(DmuType, Range<usize>)> {
+        let size = Self::slots(raw).ok()? * DNODE_MIN_SIZE;
+        let (nblkptr, flags) = (usize::from(raw[3]), DnodeFlags(raw[7]));
+        if flags.has(DnodeFlags::SPILL) || !(1..=DN_MAX_NBLKPTR).contains(&nblkptr) {
+            return None;
+        }
+        let at = DNODE_CORE_SIZE + nblkptr * BLKPTR_SIZE;
+        let end = at + usize::from(u16::from_le_bytes([raw[10], raw[11]]));
+        (end <= size).then_some((DmuType::from_disk(raw[4]).ok()?, at..end))
     }
 
     /// Decodes the dnode at the head of `raw`; `None` for a free slot.

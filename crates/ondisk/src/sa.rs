@@ -420,9 +420,33 @@ impl SaRegistry {
     /// * [`Corrupt::Range`]: the layout is unknown, or the header is smaller than its lengths or
     ///   larger than `buf`.
     pub fn locate(&self, buf: &[u8]) -> Result<Vec<Located>> {
+        let mut out = Vec::with_capacity(KNOWN.len());
+        self.for_each(buf, |located| out.push(located))?;
+        Ok(out)
+    }
+
+    /// Finds these attributes in `buf`, in the order in which they are wanted. `None` if one is not
+    /// there, or is wanted twice, or its words are big-endian. It costs less than
+    /// [`SaRegistry::locate`].
+    ///
+    /// # Errors
+    /// Those of [`SaRegistry::locate`].
+    pub fn find<const N: usize>(&self, buf: &[u8], wanted: [Attr; N]) -> Result<Option<[Range<usize>; N]>> {
+        let mut found = [const { None }; KNOWN.len()];
+        self.for_each(buf, |located| {
+            if let Some(attr) = located.attr.filter(|_| located.order == ByteOrder::Little) {
+                found[attr as usize] = Some(located.range);
+            }
+        })?;
+        let found = wanted.map(|attr| found[attr as usize].take());
+        let all = found.iter().all(Option::is_some);
+        Ok(all.then(|| found.map(|range| range.expect("each one is there"))))
+    }
+
+    fn for_each(&self, buf: &[u8], mut visit: impl FnMut(Located)) -> Result<()> {
         let magic = ByteOrder::Little.u32(WHAT, buf, 0)?;
         let order = match magic {
-            0 => return Ok(Vec::new()),
+            0 => return Ok(()),
             SA_MAGIC => ByteOrder::Little,
             m if m.swap_bytes() == SA_MAGIC => ByteOrder::Big,
             m => return Err(Corrupt::Magic { what: WHAT, found: m.into() }),
@@ -433,7 +457,7 @@ impl SaRegistry {
         let layout = (info & 0x3ff).max(1);
         let header = usize::from(info >> 10) * 8;
         if layout == 1 && !self.layouts.contains_key(&1) {
-            return Ok(Vec::new());
+            return Ok(());
         }
         let layout = self.layouts.get(&layout).ok_or(Corrupt::Range {
             what: WHAT,
@@ -445,7 +469,6 @@ impl SaRegistry {
             return Err(Corrupt::Range { what: WHAT, field: "header size", value: header as u64 });
         }
         let mut lengths = 0;
-        let mut out = Vec::with_capacity(layout.attrs.len());
         for &(reg, attr) in &layout.attrs {
             let mut len = usize::from(reg.len);
             if len == 0 {
@@ -457,8 +480,8 @@ impl SaRegistry {
                 return Err(Corrupt::Truncated { what: WHAT, need: range.end, have: buf.len() });
             }
             at = range.end.next_multiple_of(8);
-            out.push(Located { num: reg.num, attr, range, swap: reg.swap, order });
+            visit(Located { num: reg.num, attr, range, swap: reg.swap, order });
         }
-        Ok(out)
+        Ok(())
     }
 }

@@ -83,6 +83,14 @@ pub struct AfsRoot {
     pub status: AfsStatus,
 }
 
+fn word(head: &[u8; HEAD], at: usize) -> u64 {
+    u64::from_le_bytes(std::array::from_fn(|i| head[at + i]))
+}
+
+fn half(head: &[u8; HEAD], at: usize) -> u32 {
+    u32::from_le_bytes(std::array::from_fn(|i| head[at + i]))
+}
+
 impl AfsStatus {
     /// Parses the attribute.
     ///
@@ -90,24 +98,36 @@ impl AfsStatus {
     /// * [`Corrupt::Truncated`]: it is too short.
     /// * [`Corrupt::Range`]: the layout is unknown, or the access list is too long.
     pub fn decode(raw: &[u8]) -> std::result::Result<Self, Corrupt> {
+        let (head, access_list) = Self::split(raw)?;
+        Ok(Self {
+            author: half(head, 4).cast_signed(),
+            data_version: word(head, 8),
+            server_mtime: word(head, 16),
+            access_list: access_list.to_vec(),
+        })
+    }
+
+    /// [`AfsStatus::server_mtime`] alone, without a copy of the access list.
+    ///
+    /// # Errors
+    /// Those of [`AfsStatus::decode`].
+    pub(crate) fn server_mtime_of(raw: &[u8]) -> std::result::Result<u64, Corrupt> {
+        Ok(word(Self::split(raw)?.0, 16))
+    }
+
+    /// The fixed part of the attribute, and the access list.
+    fn split(raw: &[u8]) -> std::result::Result<(&[u8; HEAD], &[u8]), Corrupt> {
         let (Some(head), Some(access_list)) = (raw.first_chunk::<HEAD>(), raw.get(HEAD..)) else {
             return Err(Corrupt::Truncated { what: WHAT, need: HEAD, have: raw.len() });
         };
         let range = |field, value| Corrupt::Range { what: WHAT, field, value };
-        let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| head[at + i]));
-        let half = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| head[at + i]));
-        if half(0) != LAYOUT {
-            return Err(range("layout", half(0).into()));
+        if half(head, 0) != LAYOUT {
+            return Err(range("layout", half(head, 0).into()));
         }
         if access_list.len() > ACCESS_LIST_MAX {
             return Err(range("access list", access_list.len() as u64));
         }
-        Ok(Self {
-            author: half(4).cast_signed(),
-            data_version: word(8),
-            server_mtime: word(16),
-            access_list: access_list.to_vec(),
-        })
+        Ok((head, access_list))
     }
 
     /// The attribute.

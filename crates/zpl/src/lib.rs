@@ -19,6 +19,7 @@
 
 mod acl;
 mod afs;
+mod afs_briefs;
 mod attr;
 mod create;
 mod dir;
@@ -34,6 +35,7 @@ mod xattr;
 
 pub use acl::Acl;
 pub use afs::{AfsRoot, AfsStatus, AfsUser};
+pub use afs_briefs::{AfsBrief, AfsBriefs};
 pub use attr::{Attr, Time};
 pub use create::NewFileSystem;
 pub use dir::{DirCookie, DirEntry, ReadDir};

@@ -35,7 +35,7 @@ mod tests;
 mod writer;
 
 pub use reader::{Event, Reader};
-pub(crate) use writer::record_size;
+pub(crate) use writer::{NAME_SIZE, record_size};
 pub use writer::{Writer, dump_size};
 
 use crate::acl::RAW_SIZE as ACL_SIZE;

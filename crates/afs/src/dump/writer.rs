@@ -6,8 +6,11 @@ use super::{
     Attributes, BEGIN_MAGIC, END_MAGIC, Header, MAX_LENGTH, MAX_MESSAGE, MAX_NAME, MAX_SPANS, VERSION,
     VnodeRecord, VolumeHeader, section,
 };
-use crate::types::VnodeType;
+use crate::types::{Unique, Vnode, VnodeType};
 use crate::{Error, Place, Record, Result};
+
+/// Bytes of a vnode that a dump only names.
+pub(crate) const NAME_SIZE: u64 = 9;
 
 /// Which section may come next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,6 +107,21 @@ impl<W: Write> Writer<W> {
         self.write(&volume_bytes(header))?;
         self.stage = Stage::Vnodes;
         Ok(())
+    }
+
+    /// Writes a vnode that the dump only names.
+    ///
+    /// # Errors
+    /// [`Error::Write`]; [`Error::Range`] if the vnode can't be read again.
+    pub fn name(&mut self, vnode: Vnode, unique: Unique) -> Result<()> {
+        self.begin(Record::Vnode(vnode), Stage::Vnodes)?;
+        if vnode.0 == 0 {
+            return Err(Error::Range { place: self.place(), field: "the vnode's number", value: 0 });
+        }
+        let mut bytes = [section::VNODE; NAME_SIZE as usize];
+        bytes[1..5].copy_from_slice(&vnode.0.to_be_bytes());
+        bytes[5..].copy_from_slice(&unique.0.to_be_bytes());
+        self.write(&bytes)
     }
 
     /// Writes a vnode without its data. The next calls of [`Self::data`] write as many bytes as its

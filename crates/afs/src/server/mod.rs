@@ -71,6 +71,7 @@ use hosts::Hosts;
 use store::{Found, Partition};
 use table::Table;
 use volserver::VolumeServer;
+pub use volserver::forward::Limits as ForwardLimits;
 use volserver::transactions::{Transaction, Transactions};
 use volume::Volume;
 
@@ -128,6 +129,8 @@ pub struct Options {
     pub patience: Duration,
     /// Most volumes with open files. Beyond it, those used least lately are closed. Default: 8,192.
     pub most_open: usize,
+    /// How long other servers may take for dumps.
+    pub forwards: ForwardLimits,
 }
 
 impl Options {
@@ -149,6 +152,7 @@ impl Options {
             transactions: volserver::transactions::IDLE,
             patience: PATIENCE,
             most_open: MOST_OPEN,
+            forwards: ForwardLimits::default(),
         }
     }
 }
@@ -171,6 +175,7 @@ pub struct Core {
     idle: Duration,
     patience: u32,
     most_open: usize,
+    forwards: ForwardLimits,
     realms: Realms,
     keys: Arc<Keys>,
     superusers: Superusers,
@@ -478,6 +483,7 @@ impl Server {
             expected: Mutex::default(),
             withheld: RwLock::default(),
             idle: options.transactions,
+            forwards: options.forwards,
             realms: options.realms,
             keys: Arc::clone(&options.keys),
             superusers: options.superusers,

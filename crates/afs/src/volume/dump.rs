@@ -2,9 +2,10 @@
 
 use std::io::Write;
 
-use zpl::{FileSystem, Node};
+use ondisk::ObjNum;
+use zpl::{AfsBrief, FileSystem, Node};
 
-use super::{entries_of, length_of, object, type_of, vnode};
+use super::{entries_of, kind_of, length_of, object, type_of, vnode};
 use crate::acl::Acl;
 use crate::dir::{Builder, Entry};
 use crate::dump::{Attributes, Header, Span, VnodeRecord, VolumeHeader, Writer};
@@ -12,7 +13,7 @@ use crate::types::{DataVersion, Date, PrincipalId, Unique, Vnode, VnodeType, Vol
 use crate::{Error, Place, Record, Result};
 
 /// Bytes that are read at once.
-const PIECE: usize = 1 << 20;
+const PIECE: u64 = 1 << 20;
 
 /// What a dump has of a volume.
 ///
@@ -24,7 +25,7 @@ const PIECE: usize = 1 << 20;
 /// | DumpV2 with `VOLDUMPV2_OMITDIRS`, Forward, ForwardMultiple | those that changed |
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DumpScope {
-    /// Prepared that the server changed at this time or later are whole. 0 makes a full dump.
+    /// Vnodes that the server changed at this time or later are whole. 0 makes a full dump.
     pub since: Date,
     /// Directories are whole only if they changed, as other vnodes.
     pub omit_unchanged_directories: bool,
@@ -40,12 +41,31 @@ impl DumpScope {
         let all = kind == VnodeType::Directory && !self.omit_unchanged_directories;
         all || server_mtime >= u64::from(self.since.0)
     }
+
+    /// Whether the dump only names a vnode. `None`: its file must be opened to tell.
+    fn names(self, number: Vnode, brief: &AfsBrief) -> Option<bool> {
+        let kind = kind_of(number, brief.kind).ok()?;
+        Some(!self.has(kind, brief.server_mtime?))
+    }
+}
+
+/// A vnode that a walk has found.
+#[derive(Clone, Copy)]
+struct Found {
+    number: Vnode,
+    /// Its unique. `None`: its file must be opened, and may be no vnode.
+    unique: Option<Unique>,
+    /// The dump only names it.
+    is_named: bool,
 }
 
 /// Writes a dump of a volume, and returns the output. The volume does not change meanwhile.
 ///
 /// `volume` is the volume header of the dump. A snapshot that is served as another volume has its
 /// own id, name, type and dates.
+///
+/// The vnodes of directories come first, and then the others. One walk finds both, and the entries
+/// of directories need the uniques of all. So a dump takes 16 bytes of memory for each vnode.
 ///
 /// # Errors
 /// * [`Error::Shape`]: the volume has a file that no dump can have, or the header is none.
@@ -58,19 +78,11 @@ pub fn dump<W: Write>(fs: &FileSystem, volume: &VolumeHeader, scope: DumpScope, 
     let mut writer = Writer::new(to);
     writer.header(&dump_header(volume, scope))?;
     writer.volume(volume)?;
+    let all = walk(fs, scope).collect::<Result<Vec<Found>>>()?;
     for directories in [true, false] {
-        let wanted = |vnode: Vnode| vnode.is_directory() == directories;
-        for_each(fs, wanted, |number, node| {
-            let at = writer.offset();
-            let Prepared { record, blob } = vnode_of(fs, number, node, scope, Some(at))?;
-            writer.vnode(&record)?;
-            match record.attributes {
-                Some(Attributes { kind: VnodeType::File, length, .. }) => {
-                    data(&mut writer, node, length.unwrap_or(0))
-                }
-                _ => writer.data(&blob),
-            }
-        })?;
+        for found in all.iter().filter(|found| found.number.is_directory() == directories) {
+            write_vnode(&mut writer, (fs, &all), *found, scope)?;
+        }
     }
     writer.end()
 }
@@ -82,12 +94,15 @@ pub fn dump<W: Write>(fs: &FileSystem, volume: &VolumeHeader, scope: DumpScope, 
 /// Those of [`dump`], without [`Error::Write`].
 pub fn dump_size(fs: &FileSystem, volume: &VolumeHeader, scope: DumpScope) -> Result<u64> {
     let mut size = crate::dump::dump_size(&dump_header(volume, scope), volume, []);
-    let every = |_| true;
-    for_each(fs, every, |number, node| {
-        let Prepared { record, .. } = vnode_of(fs, number, node, scope, None)?;
-        size = size.saturating_add(crate::dump::record_size(&record));
-        Ok(())
-    })?;
+    for found in walk(fs, scope) {
+        let found = found?;
+        if found.is_named {
+            size = size.saturating_add(crate::dump::NAME_SIZE);
+        } else if let Some(node) = open(fs, found.number)? {
+            let Prepared { record, .. } = vnode_of((fs, &[]), found.number, &node, scope, None)?;
+            size = size.saturating_add(crate::dump::record_size(&record));
+        }
+    }
     Ok(size)
 }
 
@@ -102,26 +117,53 @@ fn dump_header(volume: &VolumeHeader, scope: DumpScope) -> Header {
     Header { volume: volume.id, name: volume.name.clone(), spans }
 }
 
-/// Calls `visit` for each wanted vnode, in ascending order.
-fn for_each(
-    fs: &FileSystem,
-    wanted: impl Fn(Vnode) -> bool,
-    mut visit: impl FnMut(Vnode, &Node) -> Result<()>,
-) -> Result<()> {
-    for dnode in fs.objset().objects(object(Vnode::ROOT)) {
-        let number = dnode.map_err(zpl::Error::Dmu)?.object();
-        let Some(vnode) = vnode(number).filter(|vnode| wanted(*vnode)) else { continue };
-        let node = match fs.node(number) {
-            // An object of the file system itself.
-            Err(zpl::Error::NoFile { .. }) => continue,
-            node => node?,
+/// The vnodes of a volume, in ascending order. A file that was removed and not freed yet has no
+/// links, and is no vnode.
+fn walk(fs: &FileSystem, scope: DumpScope) -> impl Iterator<Item = Result<Found>> {
+    let found = move |found: zpl::Result<(ObjNum, Option<AfsBrief>)>| {
+        let (object, brief) = match found {
+            Ok(found) => found,
+            Err(error) => return Some(Err(error.into())),
         };
-        // Files that were removed and not freed yet have no links.
-        if node.attr().nlink > 0 {
-            visit(vnode, &node)?;
+        let number = vnode(object)?;
+        if brief.is_some_and(|brief| brief.links == 0) {
+            return None;
         }
+        let unique = brief.and_then(|brief| u32::try_from(brief.generation).ok()).map(Unique);
+        let is_named = brief.and_then(|brief| scope.names(number, &brief));
+        Some(Ok(Found { number, unique, is_named: unique.is_some() && is_named == Some(true) }))
+    };
+    fs.afs_briefs(object(Vnode::ROOT)).filter_map(found)
+}
+
+/// Opens the file of a vnode. `None`: it is no vnode.
+fn open(fs: &FileSystem, number: Vnode) -> Result<Option<Node>> {
+    match fs.node(object(number)) {
+        // An object of the file system itself.
+        Err(zpl::Error::NoFile { .. }) => Ok(None),
+        node => Ok(Some(node?).filter(|node| node.attr().nlink > 0)),
     }
-    Ok(())
+}
+
+/// A volume with all its vnodes.
+type Walked<'a> = (&'a FileSystem, &'a [Found]);
+
+fn write_vnode<W: Write>(
+    writer: &mut Writer<W>,
+    volume: Walked<'_>,
+    found: Found,
+    scope: DumpScope,
+) -> Result<()> {
+    if let Some(unique) = found.unique.filter(|_| found.is_named) {
+        return writer.name(found.number, unique);
+    }
+    let Some(node) = open(volume.0, found.number)? else { return Ok(()) };
+    let Prepared { record, blob } = vnode_of(volume, found.number, &node, scope, Some(writer.offset()))?;
+    writer.vnode(&record)?;
+    match record.attributes {
+        Some(Attributes { kind: VnodeType::File, length, .. }) => data(writer, &node, length.unwrap_or(0)),
+        _ => writer.data(&blob),
+    }
 }
 
 /// A vnode that is about to be written.
@@ -139,7 +181,7 @@ fn narrow<T: TryFrom<u64>>(place: Place, field: &'static str, value: u64) -> Res
 /// A vnode as `scope` has it. `at` is where it begins in the dump; without one, its data are only
 /// counted.
 fn vnode_of(
-    fs: &FileSystem,
+    volume: Walked<'_>,
     number: Vnode,
     node: &Node,
     scope: DumpScope,
@@ -160,7 +202,7 @@ fn vnode_of(
         (VnodeType::Symlink, None) => (attr.size, Vec::new()),
         (VnodeType::Directory, None) => (length_of(&entries_of(node, place)?)?, Vec::new()),
         (VnodeType::Symlink, Some(_)) => with_length(node.readlink()?),
-        (VnodeType::Directory, Some(_)) => with_length(blob(fs, place, node)?),
+        (VnodeType::Directory, Some(_)) => with_length(blob(volume, place, node)?),
     };
     let parent = match number {
         Vnode::ROOT => Vnode(0),
@@ -196,24 +238,39 @@ fn with_length(blob: Vec<u8>) -> (u64, Vec<u8>) {
 
 /// The contents of a file.
 fn data<W: Write>(writer: &mut Writer<W>, node: &Node, length: u64) -> Result<()> {
-    let mut buffer = vec![0; PIECE.min(usize::try_from(length).unwrap_or(PIECE))];
+    const ZEROS: [u8; 4096] = [0; 4096];
     let mut offset = 0;
     while offset < length {
-        let read = node.read(offset, &mut buffer)?;
-        if read == 0 {
+        let parts = node.read_blocks(offset, PIECE)?;
+        if parts.is_empty() {
             // `Writer` reports the missing data.
             break;
         }
-        writer.data(&buffer[..read])?;
-        offset += read as u64;
+        for part in parts {
+            offset += part.range.len() as u64;
+            if let Some(block) = &part.block {
+                writer.data(&block[part.range])?;
+                continue;
+            }
+            let mut left = part.range.len();
+            while left > 0 {
+                let zeros = &ZEROS[..left.min(ZEROS.len())];
+                writer.data(zeros)?;
+                left -= zeros.len();
+            }
+        }
     }
     Ok(())
 }
 
 /// The entries of a directory as clients of a cell have them.
-fn blob(fs: &FileSystem, place: Place, node: &Node) -> Result<Vec<u8>> {
+fn blob((fs, all): Walked<'_>, place: Place, node: &Node) -> Result<Vec<u8>> {
     let named = |object| -> Result<(Vnode, Unique)> {
         let vnode = vnode(object).ok_or(Error::Shape { place, why: "an entry names no vnode" })?;
+        let found = all.binary_search_by_key(&vnode, |found| found.number).ok();
+        if let Some(unique) = found.and_then(|index| all[index].unique) {
+            return Ok((vnode, unique));
+        }
         let generation = fs.node(object)?.attr().generation;
         Ok((vnode, Unique(narrow(place, "the unique", generation)?)))
     };

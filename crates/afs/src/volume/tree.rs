@@ -15,9 +15,9 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use ondisk::ObjNum;
-use zpl::{DirCookie, FileSystem, FileType, Node, Pflags, PlantedEntry};
+use zpl::{AfsBrief, DirCookie, FileSystem, FileType, Node, Pflags, PlantedEntry};
 
-use super::{blocks, entries_of, length_of, object, type_of, vnode};
+use super::{blocks, entries_of, kind_of, length_of, object, vnode};
 use crate::types::{Unique, Vnode, VnodeType};
 use crate::{Error, Place, Record, Result};
 
@@ -142,25 +142,28 @@ impl Tree {
 
     fn walk(&mut self, fs: &FileSystem) -> Result<()> {
         let mut unnamed = Vec::new();
-        for dnode in fs.objset().objects(object(Vnode::ROOT)) {
-            let number = dnode.map_err(zpl::Error::Dmu)?.object();
+        for found in fs.afs_briefs(object(Vnode::ROOT)) {
+            let (number, brief) = found?;
             let known = vnode(number).and_then(|vnode| Some((vnode, *self.known.get(&vnode)?)));
             if known.is_some_and(|(_, known)| known.kind.is_some()) {
                 continue;
             }
-            let node = match fs.node(number) {
-                // An object of the file system itself.
-                Err(zpl::Error::NoFile { .. }) => continue,
-                node => node?,
+            let brief = match brief {
+                Some(brief) => brief,
+                None => match fs.node(number) {
+                    // An object of the file system itself.
+                    Err(zpl::Error::NoFile { .. }) => continue,
+                    node => node?.afs_brief()?,
+                },
             };
-            if node.attr().pflags.has(Pflags::XATTR) {
+            if brief.pflags.has(Pflags::XATTR) {
                 let at = known.map_or(0, |(_, known)| known.at);
                 let record = vnode(number).map_or(Record::VolumeHeader, Record::Vnode);
                 let why = "the volume has attributes of another front end";
                 return Err(Error::Shape { place: Place { record, at }, why });
             }
             match known {
-                Some((vnode, known)) => self.stay(vnode, known, &node)?,
+                Some((vnode, known)) => self.stay(fs, vnode, known, &brief)?,
                 None if number == fs.root() => {}
                 None => unnamed.push(number),
             }
@@ -173,28 +176,27 @@ impl Tree {
     }
 
     /// Reads a vnode that stays.
-    fn stay(&mut self, number: Vnode, known: Known, node: &Node) -> Result<()> {
-        let attr = node.attr();
-        if attr.generation != u64::from(known.unique.0) {
+    fn stay(&mut self, fs: &FileSystem, number: Vnode, known: Known, brief: &AfsBrief) -> Result<()> {
+        if brief.generation != u64::from(known.unique.0) {
             return self
                 .wrong(number, "the dump only names it, and the volume has another use of its number");
         }
         let place = Place { record: Record::Vnode(number), at: known.at };
-        let kind = type_of(number, node).map_err(|why| Error::Shape { place, why })?;
-        if node.afs_status()?.is_none() {
+        let kind = kind_of(number, brief.kind).map_err(|why| Error::Shape { place, why })?;
+        if brief.server_mtime.is_none() {
             return self.wrong(number, "it has no status of AFS");
         }
-        let parent = match vnode(attr.parent) {
+        let parent = match vnode(brief.parent) {
             _ if number == Vnode::ROOT => Vnode(0),
             Some(parent) => parent,
             None => return self.wrong(number, "its parent is no directory of the volume"),
         };
-        let Ok(links) = u16::try_from(attr.nlink) else {
-            return Err(Error::Range { place, field: "the link count", value: attr.nlink });
+        let Ok(links) = u16::try_from(brief.links) else {
+            return Err(Error::Range { place, field: "the link count", value: brief.links });
         };
         let length = match kind {
-            VnodeType::Directory => self.names_of(node, number, place)?,
-            _ => attr.size,
+            VnodeType::Directory => self.names_of(&fs.node(object(number))?, number, place)?,
+            _ => brief.size,
         };
         self.sums.blocks = self.sums.blocks.saturating_add(blocks(length));
         self.known.insert(number, Known { kind: Some(kind), parent, links, ..known });

@@ -1,6 +1,7 @@
 //! Restoring dumps into volumes of a pool, and dumping these again.
 
 mod in_place;
+mod increments;
 mod random;
 
 use std::collections::BTreeMap;

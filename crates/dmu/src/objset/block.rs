@@ -3,9 +3,10 @@
 use crate::tree::BlockTree;
 use crate::{Error, Result};
 use device::Sparse;
-use ondisk::BlkId;
 use ondisk::dnode::{DNODE_MIN_SIZE, DnodePhys};
+use ondisk::{BlkId, DmuType};
 use std::borrow::Cow;
+use std::ops::Range;
 use zio::ReadOptions;
 
 /// A free slot.
@@ -45,6 +46,19 @@ impl DnodeBlock {
             return Cow::Borrowed(held);
         }
         Cow::Owned(self.held.whole()[at..].to_vec())
+    }
+
+    /// The bytes that the cache holds.
+    pub(crate) fn held(&self) -> &[u8] {
+        self.held.head()
+    }
+
+    /// Where the bonus of the dnode that begins in a slot is in [`DnodeBlock::held`], and its type.
+    /// `None` if the dnode must be decoded, or if bonuses are encrypted.
+    pub(crate) fn find_bonus(&self, slot: usize) -> Option<(DmuType, Range<usize>)> {
+        let start = slot * DNODE_MIN_SIZE;
+        let (kind, at) = DnodePhys::find_bonus(self.held().get(start..)?)?;
+        self.locked.is_none().then_some((kind, start + at.start..start + at.end))
     }
 
     /// True if a slot is the first of a dnode.

@@ -69,6 +69,29 @@ fn absent_objects() {
     assert!(mos.dnode(ObjNum(u64::MAX / 2)).is_err());
 }
 
+/// Goal: the walk over bonuses finds the same objects as the one that opens each, from any number
+/// on, and bonuses have the same bytes. Those that it doesn't have are beside a spill block.
+#[test]
+fn bonuses_in_place() {
+    let mos = mos(&testkit::fixture("single-lz4")[0], Ashift(9));
+    let all: Vec<dmu::Dnode> = mos.objects(ObjNum(1)).map(Result::unwrap).collect();
+    for first in [0, 1, 33, 100, all.last().unwrap().object().0, u64::MAX] {
+        let mut opened = all.iter().filter(|dnode| dnode.object().0 >= first);
+        for block in mos.bonuses(ObjNum(first)) {
+            let block = block.unwrap();
+            assert!(!block.is_empty() && block.get(block.len()).is_none());
+            for (object, bonus) in (0..block.len()).map(|index| block.get(index).unwrap()) {
+                let dnode = opened.next().unwrap();
+                let expected = Some((dnode.bonus_kind(), dnode.bonus()));
+                let has_spill = dnode.phys().spill.is_some();
+                assert_eq!((object, bonus), (dnode.object(), expected.filter(|_| !has_spill)));
+            }
+        }
+        assert!(opened.next().is_none(), "the walk from {first} ends early");
+    }
+    assert!(all.len() > 100 && all.iter().any(|dnode| !dnode.bonus().is_empty()));
+}
+
 /// Goal: data and holes partition an object: each search ends where the other one starts.
 #[test]
 fn data_and_holes() {

@@ -22,6 +22,23 @@ fn decodes_parts() {
     assert_eq!(DnodePhys::decode(&[0; 512]).unwrap(), None);
 }
 
+/// Goal: the bonus is found where the decoder has it, unless there is a spill block, or the bonus
+/// ends after the slots.
+#[test]
+fn bonuses_are_found() {
+    let mut b = raw(2);
+    assert_eq!(DnodePhys::find_bonus(&b), None);
+    b[7] = DnodeFlags::USED_BYTES;
+    b[DNODE_CORE_SIZE + BLKPTR_SIZE..][..168].fill(7);
+    for (size, found) in [(168, true), (832, true), (833, false)] {
+        b[10..12].copy_from_slice(&u16::to_le_bytes(size));
+        let bonus = DnodePhys::find_bonus(&b).map(|(kind, at)| (kind, b[at].to_vec()));
+        let decoded = DnodePhys::decode(&b).ok().flatten().map(|d| (d.bonus_kind, d.bonus));
+        assert_eq!((bonus.is_some(), &bonus), (found, &decoded), "{size}");
+    }
+    assert_eq!(DnodePhys::find_bonus(&b[..DNODE_MIN_SIZE]), None);
+}
+
 /// Goal: the decoder refuses a bonus that overlaps the spill pointer, absurd levels, and slots
 /// beyond the block.
 #[test]

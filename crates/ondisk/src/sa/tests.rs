@@ -31,6 +31,20 @@ fn layouts_place_attributes() {
     assert_eq!((there[3].range.clone(), there[3].order), (40..49, ByteOrder::Big));
 }
 
+/// Goal: chosen attributes are found in the wanted order, if all are there and little-endian.
+#[test]
+fn chosen_attributes() {
+    let r = registry();
+    let lens = [[5, 0], [9, 0], [0, 0], [0, 0], [0, 0]];
+    let b = bonus([0x5a, 0x50, 0x2f, 0], [2, 2 << 2], lens);
+    assert_eq!(r.find(&b, [Attr::Symlink, Attr::Mode]).unwrap(), Some([32..37, 16..24]));
+    assert_eq!(r.find(&b, [Attr::Mode, Attr::Uid]).unwrap(), None);
+    assert_eq!(r.find(&[0; 64], [Attr::Mode]).unwrap(), None);
+    assert!(r.find(&b[..20], [Attr::Mode]).is_err());
+    let b = bonus([0, 0x2f, 0x50, 0x5a], [2 << 2, 2], [[0, 5], [0, 9], [0, 0], [0, 0], [0, 0]]);
+    assert_eq!(r.find(&b, [Attr::Mode]).unwrap(), None);
+}
+
 /// Goal: registrations and layouts that contradict what is fixed are refused.
 #[test]
 fn contradictions_are_refused() {

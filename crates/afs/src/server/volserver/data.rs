@@ -1,32 +1,20 @@
 //! Dumps and restores.
 
-use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, SocketAddrV4};
-use std::time::Duration;
+use std::io::{self, Read};
 
 use rx::Call as RxCall;
-use rx::security::Level;
-use rx::security::rxkad::{Client, SUPERUSER};
 
+use super::forward::Source;
 use super::{Outcome, VolumeServer, failed};
-use crate::calls::volserver::Call;
 use crate::dump::Reader;
-use crate::errors::{self, errno, rxgen, volser};
+use crate::errors::{errno, volser};
 use crate::server::chain;
 use crate::server::header::Service as State;
 use crate::server::header::Stored;
-use crate::server::open::Open;
 use crate::server::store::{Found, Head};
 use crate::server::volume::Volume;
-use crate::server::{Error, VOLUME_SERVICE};
-use crate::types::{Date, Destination, Replica, RestoreCookie, VolumeId, VolumeType};
-use crate::volume::{DumpScope, dump, dump_size, restore, restored_header};
-use crate::wire::List;
-
-/// Bytes that are sent at once.
-const PIECE: usize = 64 << 10;
-/// How long a call to another volume server may wait at any point.
-const TIME: Duration = Duration::from_secs(24 * 3600);
+use crate::types::{Date, RestoreCookie, VolumeId, VolumeType};
+use crate::volume::{restore, restored_header};
 
 /// The data of a call as a stream.
 struct Incoming<'a> {
@@ -48,42 +36,12 @@ impl Read for Incoming<'_> {
     }
 }
 
-/// The reply of a call as a stream.
-struct Outgoing<'a> {
-    call: &'a mut RxCall,
-    bytes: Vec<u8>,
-}
-
-impl<'a> Outgoing<'a> {
-    fn new(call: &'a mut RxCall) -> Self {
-        Self { call, bytes: Vec::with_capacity(PIECE) }
-    }
-}
-
-impl Write for Outgoing<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.bytes.extend_from_slice(bytes);
-        if self.bytes.len() >= PIECE {
-            self.flush()?;
-        }
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        let full = std::mem::replace(&mut self.bytes, Vec::with_capacity(PIECE));
-        if full.is_empty() { Ok(()) } else { self.call.write(full).map_err(io::Error::other) }
-    }
-}
-
-fn scope(open: &Open, since: Date, omit: bool) -> DumpScope {
-    DumpScope { since, omit_unchanged_directories: omit, version_base: open.version(0) }
-}
-
 impl VolumeServer {
     pub(super) fn dump(&self, call: &mut RxCall, transaction: i32, since: Date, omit: bool) -> Outcome<()> {
         let lease = self.lease(transaction, if omit { "DumpV2" } else { "Dump" })?;
         let open = self.open(&lease)?;
-        write_dump(&open, scope(&open, since, omit), call).map_err(|error| {
+        let source = Source::new(&open, since, omit);
+        source.write(0, |part| call.write(part).map_err(io::Error::other)).map_err(|error| {
             tracing::error!(volume = open.id.0, error = chain(&error), "the volume can't be dumped");
             volser::VOLSERDUMPERROR
         })
@@ -92,7 +50,7 @@ impl VolumeServer {
     pub(super) fn size(&self, transaction: i32, since: Date) -> Outcome<u64> {
         let lease = self.lease(transaction, "GetSize")?;
         let open = self.open(&lease)?;
-        let size = dump_size(&open.fs, &open.header(), scope(&open, since, false));
+        let size = Source::new(&open, since, false).size();
         size.map_err(|error| failed(&lease.volume, &error.into()))
     }
 
@@ -173,91 +131,4 @@ impl VolumeServer {
         stored.write(&fs)?;
         Ok(())
     }
-
-    pub(super) fn forward(
-        &self,
-        transaction: i32,
-        since: Date,
-        to: &Destination,
-        to_transaction: i32,
-        cookie: &RestoreCookie,
-    ) -> Outcome<()> {
-        let lease = self.lease(transaction, "Forward")?;
-        let open = self.open(&lease)?;
-        self.send(&open, since, to, to_transaction, cookie)
-    }
-
-    pub(super) fn forward_multiple(
-        &self,
-        transaction: i32,
-        since: Date,
-        to: &[Replica],
-        cookie: &RestoreCookie,
-    ) -> Outcome<List<i32, { crate::calls::volserver::MAX_DESTINATIONS }>> {
-        let lease = self.lease(transaction, "ForwardMulti")?;
-        let open = self.open(&lease)?;
-        let send = |replica: &Replica| {
-            let sent = self.send(&open, since, &replica.server, replica.transaction, cookie);
-            sent.err().unwrap_or(0)
-        };
-        let codes = std::thread::scope(|scope| {
-            let threads: Vec<_> = to.iter().map(|replica| scope.spawn(|| send(replica))).collect();
-            threads.into_iter().map(|thread| thread.join().unwrap_or(errno::EIO)).collect()
-        });
-        Ok(List::new(codes).expect("there are as many as destinations"))
-    }
-
-    /// Sends a dump to another volume server, which restores it.
-    fn send(
-        &self,
-        open: &Open,
-        since: Date,
-        to: &Destination,
-        to_transaction: i32,
-        cookie: &RestoreCookie,
-    ) -> Outcome<()> {
-        let endpoint = self.core.outward.get().and_then(std::sync::Weak::upgrade).ok_or(errno::EIO)?;
-        let port = u16::try_from(to.port).map_err(|_| errno::EINVAL)?;
-        let peer = SocketAddrV4::new(Ipv4Addr::from_bits(to.host), port);
-        let report = |error: &dyn std::error::Error| {
-            tracing::error!(volume = open.id.0, %peer, error = chain(error), "the volume can't be sent to another server");
-        };
-        // The security index of the destination has no meaning: `vos` sends 1.
-        let class = Client::local(&self.core.keys, SUPERUSER, Level::Clear).map_err(|error| {
-            report(&error);
-            errors::rxkad::RXKADUNKNOWNKEY
-        })?;
-        let of_rx = |error: rx::Error| {
-            report(&error);
-            match error {
-                rx::Error::Aborted { code } => code,
-                _ => errors::rx::RX_CALL_DEAD,
-            }
-        };
-        let connection = endpoint.connect(peer, VOLUME_SERVICE, &class).map_err(of_rx)?;
-        let mut call = connection.open(TIME).map_err(of_rx)?;
-        let request = Call::Restore { transaction: to_transaction, flags: 0, cookie: cookie.clone() };
-        call.write(request.request()).map_err(of_rx)?;
-        let sent = write_dump(open, scope(open, since, true), &mut call);
-        if let Err(error) = &sent {
-            report(error);
-        }
-        if sent.is_ok() {
-            call.write_last(Vec::new()).map_err(of_rx)?;
-        }
-        // If the other server refused, its code tells why the dump could not be sent.
-        let reply = call.read_all(4).map_err(of_rx)?;
-        match (sent, reply.is_empty()) {
-            (Ok(()), true) => Ok(()),
-            (Ok(()), false) => Err(rxgen::RXGEN_CC_UNMARSHAL),
-            (Err(_), _) => Err(volser::VOLSERDUMPERROR),
-        }
-    }
-}
-
-fn write_dump(open: &Open, scope: DumpScope, call: &mut RxCall) -> Result<(), Error> {
-    let mut outgoing = dump(&open.fs, &open.header(), scope, Outgoing::new(call))?;
-    let written = outgoing.flush();
-    let volume: VolumeId = open.id;
-    written.map_err(|_| Error::Busy { volume })
 }

@@ -17,6 +17,8 @@
 
 mod clones;
 mod data;
+mod fan;
+pub mod forward;
 mod info;
 mod make;
 pub mod transactions;

@@ -222,7 +222,7 @@ fn locks() {
     assert_eq!(one.call(Call::SetLock { fid, kind: 7 }).err(), Some(unified(errno::EINVAL)));
 }
 
-fn quota(quota: i32) -> Call {
+pub(super) fn quota(quota: i32) -> Call {
     Call::SetVolumeStatus {
         volume: VOLUME,
         status: StoreVolumeStatus { mask: StoreVolumeStatus::QUOTA, min_quota: 0, quota },

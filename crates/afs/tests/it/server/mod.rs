@@ -5,6 +5,7 @@
 mod calls;
 mod crash;
 mod files;
+mod forwards;
 mod promises;
 mod resting;
 mod rights;

@@ -11,7 +11,7 @@ use dsl::ops::snapshot::Snapshot;
 use zpl::{Kind, NewFile, Place, Rename, SpaceKind};
 
 /// Since when the tests change volumes. All times of [`small`] are before.
-const THEN: u64 = 2_500_000;
+pub(super) const THEN: u64 = 2_500_000;
 const SINCE: DumpScope =
     DumpScope { since: Date(THEN as u32), omit_unchanged_directories: false, version_base: 0 };
 const CHANGED: DumpScope = DumpScope { omit_unchanged_directories: true, ..SINCE };
@@ -39,7 +39,7 @@ pub(super) fn merged(old: &[u8], new: &[u8]) -> BTreeMap<Vnode, Made> {
 }
 
 /// A rig whose clock is at [`THEN`] and goes on by a second with each look.
-fn rig() -> Rig {
+pub(super) fn rig() -> Rig {
     let seconds = Arc::new(AtomicU64::new(THEN));
     Rig::at(move || UNIX_EPOCH + Duration::from_secs(seconds.fetch_add(1, Ordering::Relaxed)))
 }
@@ -49,7 +49,7 @@ fn place(vnode: u32, unique: u64) -> Place {
 }
 
 /// Changes of all kinds in a volume with the contents of [`small`].
-fn change(fs: &FileSystem) {
+pub(super) fn change(fs: &FileSystem) {
     let fs = fs.by_afs_user(12);
     let root = fs.root();
     let many = fs.lookup(root, b"d").unwrap();

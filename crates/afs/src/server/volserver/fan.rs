@@ -1,0 +1,195 @@
+//! One dump for several receivers.
+//!
+//! # Theory
+//! One thread makes the dump. Each receiver has a thread and a short queue of its parts, which all
+//! receivers share. The maker waits while a queue is full, so the slowest receiver has the others
+//! wait.
+//!
+//! Each receiver may do so for a limited time in all. Only the time counts in which another one
+//! has an empty queue: if all are equally slow, none is to blame. A receiver that used up its time
+//! is left behind. It still takes what is in its queue, and then makes the rest of the dump by
+//! itself.
+//!
+//! # Life
+//! A receiver follows the dump until it is left behind, or gone. It never follows again.
+//!
+//! # Locks
+//! One lock, which no thread holds while it reads or sends.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+use rx::Slice;
+
+#[cfg(test)]
+mod tests;
+
+/// Parts in a queue.
+const DEPTH: usize = 32;
+
+/// A dump and its receivers.
+pub(super) struct Fan {
+    state: Mutex<State>,
+    changed: Condvar,
+    /// How long a receiver may have others wait. `None`: none is left behind.
+    lag: Option<Duration>,
+}
+
+struct State {
+    lanes: Vec<Lane>,
+    end: Option<End>,
+}
+
+#[derive(Clone, Copy)]
+enum End {
+    Complete,
+    Failed,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Follows,
+    Behind,
+    Gone,
+}
+
+struct Lane {
+    queue: VecDeque<Slice>,
+    stage: Stage,
+    /// How long others waited for this one.
+    lagged: Duration,
+}
+
+impl Lane {
+    fn is_full(&self) -> bool {
+        self.stage == Stage::Follows && self.queue.len() >= DEPTH
+    }
+
+    fn is_idle(&self) -> bool {
+        self.stage == Stage::Follows && self.queue.is_empty()
+    }
+}
+
+/// What comes next for a receiver.
+#[derive(Debug)]
+pub(super) enum Next {
+    Part(Slice),
+    /// The dump is complete.
+    End,
+    /// The receiver is left behind. The parts so far are the beginning of the dump.
+    Behind,
+    /// The rest of the dump can't be made.
+    Failed,
+}
+
+impl Fan {
+    pub(super) fn new(receivers: usize, lag: Option<Duration>) -> Self {
+        let lane = || Lane { queue: VecDeque::new(), stage: Stage::Follows, lagged: Duration::ZERO };
+        let lanes = std::iter::repeat_with(lane).take(receivers).collect();
+        Self { state: Mutex::new(State { lanes, end: None }), changed: Condvar::new(), lag }
+    }
+
+    /// The side of a receiver, which takes it once.
+    pub(super) fn receiver(&self, lane: usize) -> Receiver<'_> {
+        Receiver { fan: self, lane }
+    }
+
+    /// The side of the maker.
+    pub(super) fn maker(&self) -> Maker<'_> {
+        Maker { fan: self }
+    }
+}
+
+/// The maker's side. If it is dropped before [`Maker::end`], the dump has failed.
+pub(super) struct Maker<'a> {
+    fan: &'a Fan,
+}
+
+impl Maker<'_> {
+    /// Gives a part to all receivers that follow. False if none does.
+    pub(super) fn push(&self, part: &Slice) -> bool {
+        let mut state = self.fan.state.lock();
+        while state.lanes.iter().any(Lane::is_full) {
+            self.wait(&mut state);
+        }
+        let following = state.lanes.iter_mut().filter(|lane| lane.stage == Stage::Follows);
+        let count = following.map(|lane| lane.queue.push_back(part.clone())).count();
+        self.fan.changed.notify_all();
+        count > 0
+    }
+
+    /// Waits for a change, for as long as the receivers with full queues may lag. Those that used
+    /// up their time are left behind.
+    fn wait(&self, state: &mut parking_lot::MutexGuard<'_, State>) {
+        let Some(lag) = self.fan.lag.filter(|_| state.lanes.iter().any(Lane::is_idle)) else {
+            return self.fan.changed.wait(state);
+        };
+        let full: Vec<usize> = (0..state.lanes.len()).filter(|i| state.lanes[*i].is_full()).collect();
+        let left = full.iter().map(|i| lag.saturating_sub(state.lanes[*i].lagged)).min();
+        let begun = Instant::now();
+        self.fan.changed.wait_for(state, left.unwrap_or_default());
+        for lane in full {
+            let lane = &mut state.lanes[lane];
+            lane.lagged += begun.elapsed();
+            if lane.is_full() && lane.lagged >= lag {
+                lane.stage = Stage::Behind;
+                self.fan.changed.notify_all();
+            }
+        }
+    }
+
+    /// The dump is complete.
+    pub(super) fn end(self) {
+        self.fan.end(End::Complete);
+    }
+}
+
+impl Fan {
+    fn end(&self, end: End) {
+        self.state.lock().end.get_or_insert(end);
+        self.changed.notify_all();
+    }
+}
+
+impl Drop for Maker<'_> {
+    fn drop(&mut self) {
+        self.fan.end(End::Failed);
+    }
+}
+
+/// A receiver's side. If it is dropped, the others no longer wait for it.
+pub(super) struct Receiver<'a> {
+    fan: &'a Fan,
+    lane: usize,
+}
+
+impl Receiver<'_> {
+    /// Waits for what comes next.
+    pub(super) fn next(&self) -> Next {
+        let mut state = self.fan.state.lock();
+        loop {
+            let end = state.end;
+            let lane = &mut state.lanes[self.lane];
+            if let Some(part) = lane.queue.pop_front() {
+                self.fan.changed.notify_all();
+                return Next::Part(part);
+            }
+            match (lane.stage, end) {
+                (Stage::Behind | Stage::Gone, _) => return Next::Behind,
+                (Stage::Follows, Some(End::Complete)) => return Next::End,
+                (Stage::Follows, Some(End::Failed)) => return Next::Failed,
+                (Stage::Follows, None) => self.fan.changed.wait(&mut state),
+            }
+        }
+    }
+}
+
+impl Drop for Receiver<'_> {
+    fn drop(&mut self) {
+        let lane = &mut self.fan.state.lock().lanes[self.lane];
+        lane.stage = Stage::Gone;
+        lane.queue.clear();
+        self.fan.changed.notify_all();
+    }
+}

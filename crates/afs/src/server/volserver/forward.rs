@@ -1,0 +1,291 @@
+//! Dumps to other volume servers.
+//!
+//! # Theory
+//! `vos move` sends a volume to one server, and `vos release` to several at once. The volume is
+//! read once for all of them ([`super::fan`]).
+//!
+//! A server that is slower than the others is left behind, and its thread reads the volume anew
+//! for the rest of its dump. The two parts fit together, because only a volume that never changes
+//! is dumped so. Of other volumes, the slowest server has the others wait.
+//!
+//! # See
+//! OpenAFS: `SAFSVolForwardMultiple` in `src/volser/volprocs.c`.
+
+use std::io::{self, Write};
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use rx::security::Level;
+use rx::security::rxkad::{Client, SUPERUSER};
+use rx::{Call as RxCall, Connection, Endpoint, Slice};
+
+use super::fan::{Fan, Next, Receiver};
+use super::{Outcome, VolumeServer};
+use crate::calls::volserver::{Call, MAX_DESTINATIONS};
+use crate::dump::VolumeHeader;
+use crate::errors::{self, errno, rxgen, volser};
+use crate::server::open::Open;
+use crate::server::{VOLUME_SERVICE, chain};
+use crate::types::{Date, Destination, Replica, RestoreCookie};
+use crate::volume::{DumpScope, dump};
+use crate::wire::List;
+use crate::{Error, Place, Record};
+
+/// Bytes that are sent at once.
+const PIECE: usize = 64 << 10;
+/// How long the end of a restore may take.
+const RESTORE: Duration = Duration::from_secs(24 * 3600);
+
+/// How long other servers may take for dumps.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// How long one server may have others wait, in all. Default: 10 seconds.
+    pub lag: Duration,
+    /// When a server that takes no more bytes is given up. Default: 10 minutes.
+    pub idle: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { lag: Duration::from_secs(10), idle: Duration::from_secs(600) }
+    }
+}
+
+/// A dump that can be made more than once.
+pub(super) struct Source<'a> {
+    open: &'a Open,
+    header: VolumeHeader,
+    scope: DumpScope,
+}
+
+impl<'a> Source<'a> {
+    pub(super) fn new(open: &'a Open, since: Date, omit_unchanged_directories: bool) -> Self {
+        let scope = DumpScope { since, omit_unchanged_directories, version_base: open.version(0) };
+        Self { open, header: open.header(), scope }
+    }
+
+    pub(super) fn size(&self) -> crate::Result<u64> {
+        crate::volume::dump_size(&self.open.fs, &self.header, self.scope)
+    }
+
+    /// Makes the dump, and puts it out in parts, without its first `skip` bytes.
+    pub(super) fn write(&self, skip: u64, put: impl FnMut(Vec<u8>) -> io::Result<()>) -> crate::Result<()> {
+        let parts = Parts { skip, at: 0, bytes: Vec::with_capacity(PIECE), put };
+        let mut parts = dump(&self.open.fs, &self.header, self.scope, parts)?;
+        let place = Place { record: Record::DumpEnd, at: parts.at };
+        parts.flush().map_err(|source| Error::Write { place, source })
+    }
+
+    fn report(&self, peer: SocketAddrV4, error: &dyn std::error::Error) {
+        let volume = self.open.id.0;
+        tracing::error!(volume, %peer, error = chain(error), "the volume can't be sent to another server");
+    }
+}
+
+/// An output in parts of [`PIECE`] bytes.
+struct Parts<F> {
+    /// Bytes that are not put out.
+    skip: u64,
+    at: u64,
+    bytes: Vec<u8>,
+    put: F,
+}
+
+impl<F: FnMut(Vec<u8>) -> io::Result<()>> Write for Parts<F> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.at += bytes.len() as u64;
+        let skipped = bytes.len().min(usize::try_from(self.skip).unwrap_or(usize::MAX));
+        self.skip -= skipped as u64;
+        let mut rest = &bytes[skipped..];
+        while !rest.is_empty() {
+            let (now, later) = rest.split_at(rest.len().min(PIECE - self.bytes.len()));
+            self.bytes.extend_from_slice(now);
+            rest = later;
+            if self.bytes.len() == PIECE {
+                self.flush()?;
+            }
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let full = std::mem::replace(&mut self.bytes, Vec::with_capacity(PIECE));
+        if full.is_empty() { Ok(()) } else { (self.put)(full) }
+    }
+}
+
+/// A call of Restore at another volume server.
+struct Site<'a> {
+    call: RxCall,
+    // The call is theirs, so they go after it.
+    _connection: Connection,
+    _endpoint: Arc<Endpoint>,
+    peer: SocketAddrV4,
+    source: &'a Source<'a>,
+    idle: Duration,
+}
+
+impl Site<'_> {
+    fn code(&self, error: &rx::Error) -> i32 {
+        self.source.report(self.peer, error);
+        code(error)
+    }
+
+    fn part(&mut self, part: impl Into<Slice>) -> Outcome<()> {
+        self.call.set_deadline(Some(Instant::now() + self.idle));
+        self.call.write(part).map_err(|error| self.code(&error))
+    }
+
+    /// Sends the dump without its first `skip` bytes, and waits until the other server has all.
+    fn rest(mut self, skip: u64) -> Outcome<()> {
+        let (source, mut refused) = (self.source, None);
+        let put = |part| {
+            let sent = self.part(part);
+            sent.map_err(|code| io::Error::other(format!("code {}", refused.insert(code))))
+        };
+        let made = source.write(skip, put);
+        match (made, refused) {
+            (Ok(()), _) => self.end(),
+            (Err(_), Some(code)) => Err(code),
+            (Err(error), None) => {
+                source.report(self.peer, &error);
+                Err(self.fail())
+            }
+        }
+    }
+
+    /// Sends what comes from a dump for several servers.
+    fn follow(mut self, from: &Receiver<'_>) -> Outcome<()> {
+        let mut sent = 0;
+        loop {
+            match from.next() {
+                Next::Part(part) => {
+                    sent += part.len() as u64;
+                    self.part(part)?;
+                }
+                Next::End => return self.end(),
+                Next::Behind => {
+                    let (volume, peer) = (self.source.open.id.0, self.peer);
+                    tracing::info!(volume, %peer, sent, "a slow server is left behind");
+                    return self.rest(sent);
+                }
+                Next::Failed => return Err(self.fail()),
+            }
+        }
+    }
+
+    /// Ends the call, because the dump can't be made.
+    fn fail(self) -> i32 {
+        self.call.abort(volser::VOLSERDUMPERROR);
+        volser::VOLSERDUMPERROR
+    }
+
+    fn end(mut self) -> Outcome<()> {
+        self.call.set_deadline(Some(Instant::now() + RESTORE));
+        let reply = self.call.write_last(Vec::new()).and_then(|()| self.call.read_all(4));
+        let reply = reply.map_err(|error| self.code(&error))?;
+        if reply.is_empty() { Ok(()) } else { Err(rxgen::RXGEN_CC_UNMARSHAL) }
+    }
+}
+
+fn code(error: &rx::Error) -> i32 {
+    match error {
+        rx::Error::Aborted { code } => *code,
+        _ => errors::rx::RX_CALL_DEAD,
+    }
+}
+
+impl VolumeServer {
+    pub(super) fn forward(
+        &self,
+        transaction: i32,
+        since: Date,
+        to: &Destination,
+        to_transaction: i32,
+        cookie: &RestoreCookie,
+    ) -> Outcome<()> {
+        let lease = self.lease(transaction, "Forward")?;
+        let open = self.open(&lease)?;
+        let source = Source::new(&open, since, true);
+        self.reach(&source, to, to_transaction, cookie)?.rest(0)
+    }
+
+    pub(super) fn forward_multiple(
+        &self,
+        transaction: i32,
+        since: Date,
+        to: &[Replica],
+        cookie: &RestoreCookie,
+    ) -> Outcome<List<i32, MAX_DESTINATIONS>> {
+        let lease = self.lease(transaction, "ForwardMulti")?;
+        let open = self.open(&lease)?;
+        let source = Source::new(&open, since, true);
+        let lag = (!open.fs.objset().is_live()).then_some(self.core.forwards.lag);
+        let fan = Fan::new(to.len(), lag);
+        let send = |replica: &Replica, from: &Receiver<'_>| {
+            self.reach(&source, &replica.server, replica.transaction, cookie)?.follow(from)
+        };
+        let codes = std::thread::scope(|scope| {
+            let send = &send;
+            let threads: Vec<_> = to
+                .iter()
+                .enumerate()
+                .map(|(lane, replica)| {
+                    let (from, thread) = (fan.receiver(lane), std::thread::Builder::new());
+                    let run = move || send(replica, &from).err().unwrap_or(0);
+                    thread.name("forward".to_owned()).spawn_scoped(scope, run)
+                })
+                .collect();
+            let maker = fan.maker();
+            let put = |part: Vec<u8>| match maker.push(&part.into()) {
+                true => Ok(()),
+                false => Err(io::Error::other("no server follows any more")),
+            };
+            match source.write(0, put) {
+                Ok(()) => maker.end(),
+                // Each server that left has said why.
+                Err(Error::Write { .. }) => drop(maker),
+                Err(error) => {
+                    let volume = open.id.0;
+                    tracing::error!(volume, error = chain(&error), "the volume can't be dumped");
+                    drop(maker);
+                }
+            }
+            let join = |thread: io::Result<std::thread::ScopedJoinHandle<'_, i32>>| {
+                thread.map_or(errno::EAGAIN, |thread| thread.join().unwrap_or(errno::EIO))
+            };
+            threads.into_iter().map(join).collect()
+        });
+        Ok(List::new(codes).expect("there are as many as destinations"))
+    }
+
+    /// Calls Restore at another volume server.
+    fn reach<'a>(
+        &self,
+        source: &'a Source<'a>,
+        to: &Destination,
+        to_transaction: i32,
+        cookie: &RestoreCookie,
+    ) -> Outcome<Site<'a>> {
+        let endpoint = self.core.outward.get().and_then(Weak::upgrade).ok_or(errno::EIO)?;
+        let port = u16::try_from(to.port).map_err(|_| errno::EINVAL)?;
+        let peer = SocketAddrV4::new(Ipv4Addr::from_bits(to.host), port);
+        // The security index of the destination has no meaning: `vos` sends 1.
+        let class = Client::local(&self.core.keys, SUPERUSER, Level::Clear).map_err(|error| {
+            source.report(peer, &error);
+            errors::rxkad::RXKADUNKNOWNKEY
+        })?;
+        let idle = self.core.forwards.idle;
+        let failed = |error: rx::Error| {
+            source.report(peer, &error);
+            code(&error)
+        };
+        let connection = endpoint.connect(peer, VOLUME_SERVICE, &class).map_err(failed)?;
+        let call = connection.open(idle).map_err(failed)?;
+        let mut site = Site { call, _connection: connection, _endpoint: endpoint, peer, source, idle };
+        let request = Call::Restore { transaction: to_transaction, flags: 0, cookie: cookie.clone() };
+        site.part(request.request())?;
+        Ok(site)
+    }
+}
