@@ -2,6 +2,7 @@
 
 mod in_place;
 mod random;
+mod readable;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 
 use dsl::{ListOptions, Listed, Source, Value};
 use parking_lot::Mutex;
+use poolhouse::Pool;
 
 use super::{Found, GUARD, Head, INCOMPLETE, ITSELF, NEW, PENDING, Partition};
 use crate::server::{Result, chain};
@@ -30,17 +31,17 @@ pub struct Contents {
 #[derive(Debug, Default)]
 pub struct Left {
     /// Volumes that were never completed.
-    incomplete: Vec<VolumeId>,
+    pub(super) incomplete: Vec<VolumeId>,
     /// Clones that may be incomplete. Their headers say so.
-    incomplete_clones: Vec<(Head, VolumeId)>,
+    pub(super) incomplete_clones: Vec<(Head, VolumeId)>,
     /// Volumes whose headers are not in place.
-    pending: Vec<VolumeId>,
+    pub(super) pending: Vec<VolumeId>,
     /// Volumes of which a restore was interrupted.
-    guarded: Vec<VolumeId>,
+    pub(super) guarded: Vec<VolumeId>,
     /// Clones that became volumes of their own, but for the end of it.
-    detached: Vec<VolumeId>,
+    pub(super) detached: Vec<VolumeId>,
     /// Clones that were to take the place of others of the same number.
-    new_clones: Vec<(Head, VolumeId)>,
+    pub(super) new_clones: Vec<(Head, VolumeId)>,
     /// File systems without a volume, and how many snapshots they have.
     gone: BTreeMap<Head, usize>,
 }
@@ -51,29 +52,7 @@ impl Partition {
     /// # Errors
     /// [`Error::Pool`]: the partition's file system can't be read.
     pub fn contents(&self) -> Result<Contents> {
-        let all = Mutex::new(Contents::default());
-        let depth = self.dataset.matches('/').count() + 1;
-        let options = ListOptions { snapshots: true, depth: Some(1), ..ListOptions::default() };
-        let each = |listed: Listed| match listed {
-            Listed::Failed { name, error } => all.lock().failures.push((name, error)),
-            Listed::Dataset(dataset) => {
-                let Some((head, snapshot)) = parse(&dataset.name(), depth) else { return };
-                let mark = match snapshot {
-                    None => mark_of(&dataset),
-                    Some(_) => Ok(String::new()),
-                };
-                match mark {
-                    Ok(mark) => all.lock().note(head, snapshot.as_deref(), &mark),
-                    Err(error) => all.lock().failures.push((dataset.name(), error)),
-                }
-            }
-        };
-        let list = || {
-            let start = self.pool.dsl().dir(&self.dataset)?;
-            self.pool.dsl().list(Some(start), &options, &each)
-        };
-        self.pool.spa().read(list).map_err(poolhouse::Error::from)?;
-        Ok(all.into_inner())
+        contents(&self.pool, &self.dataset)
     }
 
     /// Brings in order what a crash left half-made: a restore is undone, a volume that was not
@@ -142,6 +121,36 @@ impl Partition {
             report(self.head_name(head), self.destroy_empty(head));
         }
     }
+}
+
+/// Lists the volumes and clones of a partition, which is this file system of a pool.
+///
+/// # Errors
+/// [`Error::Pool`](super::Error::Pool): the file system can't be read.
+pub(super) fn contents(pool: &Pool, partition: &str) -> Result<Contents> {
+    let all = Mutex::new(Contents::default());
+    let depth = partition.matches('/').count() + 1;
+    let options = ListOptions { snapshots: true, depth: Some(1), ..ListOptions::default() };
+    let each = |listed: Listed| match listed {
+        Listed::Failed { name, error } => all.lock().failures.push((name, error)),
+        Listed::Dataset(dataset) => {
+            let Some((head, snapshot)) = parse(&dataset.name(), depth) else { return };
+            let mark = match snapshot {
+                None => mark_of(&dataset),
+                Some(_) => Ok(String::new()),
+            };
+            match mark {
+                Ok(mark) => all.lock().note(head, snapshot.as_deref(), &mark),
+                Err(error) => all.lock().failures.push((dataset.name(), error)),
+            }
+        }
+    };
+    let list = || {
+        let start = pool.dsl().dir(partition)?;
+        pool.dsl().list(Some(start), &options, &each)
+    };
+    pool.spa().read(list).map_err(poolhouse::Error::from)?;
+    Ok(all.into_inner())
 }
 
 /// The file system of a partition that a dataset is, and the name of its snapshot. `depth` is the
