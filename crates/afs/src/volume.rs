@@ -14,16 +14,20 @@
 //! with another id, name and type than those that are stored. So the caller gives the header of a
 //! dump.
 //!
+//! A dump of a damaged volume fails. [`dump_readable`] makes one of what can be read.
+//!
 //! # Absent
 //! * Files that another front end creates: they have numbers that no vnode of their type may have.
 //!   Such a volume can't be dumped.
 //! * The blob of a directory is made for each dump. It is not kept.
 
 mod dump;
+mod readable;
 mod restore;
 mod tree;
 
 pub use dump::{DumpScope, dump, dump_size};
+pub use readable::{Loss, LostPart, dump_readable};
 pub use restore::{Restored, restore, restored_header};
 
 use ondisk::ObjNum;

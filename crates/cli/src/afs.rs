@@ -25,6 +25,7 @@ usage: poolhouse afs enable [--create] [--partition LETTERS] [--config DIR] [--a
        poolhouse afs volumes [-Hjp] [--partition LETTERS] [VOLUME]
        poolhouse afs clients [-Hj]
        poolhouse afs locks [-Hj] [--partition LETTERS] [VOLUME]
+       poolhouse afs export [options] POOL[/DATASET] FOLDER [VOLUME ...]
 
 Serves file systems as partitions of an AFS file server, and shows what it has. 'vos' makes the volumes.
 
@@ -45,9 +46,12 @@ The others list partitions, volumes, clients and locks.
     -H                     no headers, and tabs between the columns
     -j                     JSON
     -p                     exact numbers
+
+export writes dumps of the volumes of a pool that is not imported: 'poolhouse afs export --help'.
 ";
 
-const VERBS: [&str; 6] = ["enable", "disable", "status", "volumes", "clients", "locks"];
+/// The verbs. `rescue` has the last one, which needs no daemon.
+const VERBS: [&str; 7] = ["enable", "disable", "status", "volumes", "clients", "locks", "export"];
 
 /// A long option with an argument.
 const fn valued(name: &'static str) -> Long {

@@ -87,7 +87,10 @@ const THEN: [(&str, &str); 5] = [
     ("get", "tunable kstat"),
     ("set", "tunable"),
     ("completion", "bash zsh fish"),
-    ("afs", "enable disable status volumes clients locks $(zfs list -H -o name -t filesystem 2>/dev/null)"),
+    (
+        "afs",
+        "enable disable status volumes clients locks export $(zfs list -H -o name -t filesystem 2>/dev/null)",
+    ),
     ("export|unexport|attach|detach", "$(zfs list -H -o name -t volume,snapshot 2>/dev/null)"),
 ];
 

@@ -29,7 +29,7 @@ usage: poolhouse COMMAND [ARGUMENT ...]
     send              send a snapshot of a pool that is not imported, also a damaged one
     stream            verify or list stored send streams, with no pool
     export, unexport  offer volumes over NBD at an address, or no longer; exports lists what is offered and used
-    afs               serve file systems as partitions of an AFS file server
+    afs               serve file systems as partitions of an AFS file server, and export their volumes
     attach, detach    make a volume a block device, /dev/zvol/POOL/VOLUME, or take that away
     man               write the manual pages below a folder
     bench             measure how long thousands of file systems take to mount
@@ -120,6 +120,9 @@ fn err() -> Out {
 
 fn run(command: &str, words: &[String], mut out: Out, mut err: Out) -> i32 {
     let code = match command {
+        "afs" if words.first().is_some_and(|verb| verb == "export") => {
+            return rescued(command, words, out, err);
+        }
         "zpool" | "zfs" | "afs" | "export" | "unexport" | "exports" | "attach" | "detach" => {
             return openzfs(command, words, out, err);
         }
@@ -193,6 +196,7 @@ fn rescued(command: &str, words: &[String], out: Out, err: Out) -> i32 {
         "ls" => rescue::ls(&mut io, words),
         "cp" => rescue::cp(&mut io, words),
         "stream" => rescue::stream_ls(&mut io, &words[1..]),
+        "afs" => rescue::afs_export(&mut io, &words[1..]),
         _ => rescue::send(&mut io, words),
     };
     if io.out.flush() { code } else { 1 }

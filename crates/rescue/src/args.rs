@@ -1,4 +1,4 @@
-//! The command lines of `poolhouse ls`, `poolhouse cp`, `poolhouse send` and `poolhouse stream ls`.
+//! The command lines of `poolhouse ls`, `cp`, `send`, `afs export` and `stream ls`.
 
 use console::getopt::{Found, Getopt, Long, Opt};
 use std::path::PathBuf;
@@ -13,6 +13,8 @@ pub enum Command {
     Cp,
     /// `poolhouse send`.
     Send,
+    /// `poolhouse afs export`.
+    AfsExport,
     /// `poolhouse stream ls`.
     StreamLs,
 }
@@ -68,6 +70,23 @@ Writes the stream of a snapshot of a pool that is not imported, as zfs send does
 options: as for poolhouse ls
 ";
 
+const AFS_EXPORT_USAGE: &str = "\
+usage: poolhouse afs export [-fq] [--since DATE] [options] POOL[/DATASET] FOLDER [VOLUME ...]
+
+Writes dumps of AFS volumes, as 'vos restore' takes them, of a pool that is not imported, also of a
+damaged one. Without a dataset, all partitions of the pool are exported. A VOLUME is a number or a
+name; without any, all volumes and clones are exported. FOLDER gets:
+    ID.dump          a whole volume
+    ID.damaged.dump  what could be read of a damaged one; lost bytes are zeros
+    ID.lost.txt      what that lacks. Each loss is reported, too, and makes the exit code 1
+    index.txt        numbers, names and states of all of them
+    -f               replace files that exist
+    -q, --no-progress  no progress line
+    --since DATE     increments (ID.increment.dump): what changed then or later. A DATE is
+                     YYYY-MM-DD [HH:MM[:SS]] in local time, or seconds since 1970
+options: as for poolhouse ls
+";
+
 const STREAM_LS_USAGE: &str = "\
 usage: poolhouse stream ls [-lR] FILE [[SNAPSHOT][:/PATH]]
 
@@ -88,6 +107,7 @@ impl Command {
             Command::Ls => "ls",
             Command::Cp => "cp",
             Command::Send => "send",
+            Command::AfsExport => "afs export",
             Command::StreamLs => "stream ls",
         }
     }
@@ -98,6 +118,7 @@ impl Command {
             Command::Ls => LS_USAGE,
             Command::Cp => CP_USAGE,
             Command::Send => SEND_USAGE,
+            Command::AfsExport => AFS_EXPORT_USAGE,
             Command::StreamLs => STREAM_LS_USAGE,
         }
     }
@@ -107,6 +128,7 @@ impl Command {
             Command::Ls => "lRrd:k:T:mXh",
             Command::Cp => "rRavqd:k:T:mXh",
             Command::Send => "Leci:wd:k:T:mXh",
+            Command::AfsExport => "fqd:k:T:mXh",
             Command::StreamLs => "lRrh",
         }
     }
@@ -172,6 +194,10 @@ pub struct Args {
     pub forms: Forms,
     /// Leave out of a stream what can't be read.
     pub skip_unreadable: bool,
+    /// Replace files that exist.
+    pub force: bool,
+    /// Only what changed at this time or later, in seconds since 1970.
+    pub since: Option<u32>,
 }
 
 const LONG: &[Long] = &[
@@ -185,6 +211,7 @@ const LONG: &[Long] = &[
     Long { name: "no-owner", val: Opt::Named("no-owner"), arg: false },
     Long { name: "numeric-owner", val: Opt::Named("numeric-owner"), arg: false },
     Long { name: "skip-unreadable", val: Opt::Named("skip-unreadable"), arg: false },
+    Long { name: "since", val: Opt::Named("since"), arg: true },
     Long { name: "large-block", val: Opt::Short('L'), arg: false },
     Long { name: "embed", val: Opt::Short('e'), arg: false },
     Long { name: "compressed", val: Opt::Short('c'), arg: false },
@@ -197,8 +224,8 @@ impl Args {
     ///
     /// # Errors
     /// * [`Usage::Help`]: `-h` is present.
-    /// * [`Usage::Bad`]: an option is unknown, lacks its argument or has an invalid one. Or `cp`
-    ///   lacks operands.
+    /// * [`Usage::Bad`]: an option is unknown, lacks its argument or has an invalid one. Or a
+    ///   command lacks operands.
     pub fn parse(command: Command, words: &[String]) -> Result<Args, Usage> {
         let mut args = Args::default();
         let mut getopt = Getopt::new(words, command.letters(), LONG);
@@ -220,6 +247,8 @@ impl Args {
             (Command::Cp, 0) => Err(Usage::Bad("missing source and destination".into())),
             (Command::Cp, 1) => Err(Usage::Bad("missing destination".into())),
             (Command::Send, 0) => Err(Usage::Bad("missing snapshot".into())),
+            (Command::AfsExport, 0) => Err(Usage::Bad("missing pool and folder".into())),
+            (Command::AfsExport, 1) => Err(Usage::Bad("missing folder".into())),
             (Command::StreamLs, 0) => Err(Usage::Bad("missing file".into())),
             (Command::StreamLs, 3..) | (Command::Send, 2..) => Err(Usage::Bad("too many arguments".into())),
             _ => Ok(args),
@@ -234,6 +263,11 @@ impl Args {
             Opt::Short('w') if command == Command::Send => self.forms.raw = true,
             Opt::Short('i') if command == Command::Send => self.from = Some(value),
             Opt::Named("skip-unreadable") if command == Command::Send => self.skip_unreadable = true,
+            Opt::Named("since") if command == Command::AfsExport => {
+                let wrong = || Usage::Bad(format!("invalid date '{value}'"));
+                self.since = Some(date(&value).ok_or_else(wrong)?);
+            }
+            Opt::Short('f') => self.force = true,
             Opt::Short('l') => self.long = true,
             Opt::Short('R' | 'r' | 'a') => self.recursive = true,
             Opt::Short('v') => self.verbose = true,
@@ -263,6 +297,18 @@ impl Args {
     }
 }
 
+/// A date in seconds since 1970, or as local time. 0 would be no increment.
+fn date(text: &str) -> Option<u32> {
+    let seconds = match text.parse::<i64>() {
+        Ok(seconds) => seconds,
+        Err(_) => {
+            let local: jiff::civil::DateTime = text.parse().ok()?;
+            local.to_zoned(jiff::tz::TimeZone::system()).ok()?.timestamp().as_second()
+        }
+    };
+    u32::try_from(seconds).ok().filter(|seconds| *seconds != 0)
+}
+
 #[cfg(test)]
 mod tests {
     //! Command lines mean what their usage says.
@@ -283,6 +329,15 @@ mod tests {
         assert_eq!((a.keys, a.txg), (vec![(Some("p/a".into()), PathBuf::from("key"))], Some(7)));
     }
 
+    /// Goal: a date is seconds, a day, or a day with a time. All are local.
+    #[test]
+    fn dates() {
+        let day = date("2026-11-29").unwrap();
+        assert_eq!(date("2026-11-29 01:00"), Some(day + 3600));
+        assert_eq!(date("2026-11-29T01:00:07"), Some(day + 3607));
+        assert_eq!(date("1700000000"), Some(1_700_000_000));
+    }
+
     /// Goal: options of the other command, and incomplete lines, are refused.
     #[test]
     fn refusals() {
@@ -298,6 +353,11 @@ mod tests {
             (Command::Send, ""),
             (Command::Send, "p@a p@b"),
             (Command::Send, "-l p@a"),
+            (Command::AfsExport, "p"),
+            (Command::AfsExport, "--since=yesterday p out"),
+            (Command::AfsExport, "--since=0 p out"),
+            (Command::AfsExport, "--since=2200-01-01 p out"),
+            (Command::Ls, "--since=1 p"),
         ] {
             assert!(matches!(parse(command, line), Err(Usage::Bad(_))), "{line} was accepted");
         }

@@ -1,5 +1,6 @@
 //! `poolhouse ls`, `poolhouse cp` and `poolhouse send`: getting data out of a pool, and files into
-//! one, without a mount. `poolhouse stream ls` lists what is in a stored stream.
+//! one, without a mount. `poolhouse afs export` gets volumes of AFS out. `poolhouse stream ls`
+//! lists what is in a stored stream.
 //!
 //! # Theory
 //! A rescue must get everything that can be read, and report what can't. So these commands:
@@ -19,6 +20,7 @@
 //! # Absent
 //! OpenZFS has no such commands: the grammar is our own, and close to `ls` and `cp`.
 
+mod afs_export;
 mod args;
 mod cp;
 mod dest;
@@ -66,6 +68,11 @@ pub fn cp(io: &mut Io, words: &[String]) -> i32 {
 /// Runs `poolhouse send` with the arguments after its name. Returns the exit code.
 pub fn send(io: &mut Io, words: &[String]) -> i32 {
     with_args(io, args::Command::Send, words, send::run)
+}
+
+/// Runs `poolhouse afs export` with the arguments after its name. Returns the exit code.
+pub fn afs_export(io: &mut Io, words: &[String]) -> i32 {
+    with_args(io, args::Command::AfsExport, words, afs_export::run)
 }
 
 /// Runs `poolhouse stream ls` with the arguments after its name. Returns the exit code.

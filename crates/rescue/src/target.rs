@@ -146,6 +146,15 @@ pub enum Error {
         #[source]
         source: stream::ReceiveError,
     },
+    /// The volumes of AFS in a partition or pool can't be listed.
+    #[error("{partition}: its volumes can't be listed")]
+    Volumes {
+        /// The file system.
+        partition: String,
+        /// The cause.
+        #[source]
+        source: afs::server::Error,
+    },
     /// The destination can't be used.
     #[error("{}", path.display())]
     Destination {

@@ -23,6 +23,8 @@ use crate::types::{Date, VolumeId};
 use crate::volume::Counts;
 
 const LAYOUT: u32 = 1;
+/// What a crash adds to the versions of data.
+const CRASH_STEP: u32 = 1 << 16;
 const DESTROY_ME: u32 = 1;
 const IS_COUNTING: u32 = 2;
 const WORDS: usize = 10;
@@ -150,6 +152,18 @@ impl Stored {
     pub fn service(&self) -> Service {
         let usable = self.header.in_service && self.header.blessed && !self.destroy_me;
         if usable { Service::Online } else { Service::Offline }
+    }
+
+    /// Raises the versions of data for crashes that the header does not know yet. Returns whether
+    /// there were any.
+    pub fn note_crashes(&mut self, crashes: u32) -> bool {
+        if self.crashes == crashes {
+            return false;
+        }
+        let more = crashes.checked_sub(self.crashes).unwrap_or(1);
+        self.version_base = self.version_base.wrapping_add(more.wrapping_mul(CRASH_STEP));
+        self.crashes = crashes;
+        true
     }
 
     /// Counts space in KiB.

@@ -25,9 +25,11 @@
 mod beside;
 mod kept;
 mod left;
+mod offline;
 
 pub use beside::Beside;
 pub use left::{Contents, Left};
+pub use offline::{Failures, Offline, OnDisk, partitions};
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -206,6 +208,29 @@ fn from_hexadecimal(text: &str) -> Option<Vec<u8>> {
     pairs.collect()
 }
 
+/// A user property that is a text.
+fn user_text(pool: &Pool, dataset: &dsl::Dataset, name: &str) -> dsl::Result<Option<String>> {
+    let property = pool.spa().read(|| dataset.user_property(name))?;
+    Ok(property.and_then(|property| match property.value {
+        Value::Text(text) => Some(text),
+        Value::Number(_) => None,
+    }))
+}
+
+/// How often servers of a partition with this state have crashed.
+fn crashes_in(state: &str) -> u32 {
+    let (word, count) = state.split_once(' ').unwrap_or_default();
+    count.parse::<u32>().unwrap_or(0).wrapping_add(u32::from(word == RUNNING))
+}
+
+/// The header in the property [`HEADER`] of a dataset.
+fn header_property(pool: &Pool, name: &str, id: VolumeId) -> Result<Stored> {
+    let dataset = pool.dataset(name)?;
+    let text = user_text(pool, dataset.dsl(), HEADER).map_err(poolhouse::Error::from)?;
+    let bytes = text.as_deref().and_then(from_hexadecimal);
+    Stored::decode(&bytes.ok_or(Error::Header { volume: id })?)
+}
+
 impl Partition {
     /// A partition that is a file system of a pool, for a server that starts.
     ///
@@ -218,13 +243,8 @@ impl Partition {
         let found = pool.dataset(dataset)?;
         let hold = || pool.dsl().keys().hold(found.dsl().dir());
         let key = Mutex::new(pool.spa().read(hold).map_err(poolhouse::Error::from)?);
-        let state = pool.spa().read(|| found.dsl().user_property(STATE)).map_err(poolhouse::Error::from)?;
-        let text = match state.map(|property| property.value) {
-            Some(Value::Text(text)) => text,
-            _ => String::new(),
-        };
-        let (word, count) = text.split_once(' ').unwrap_or_default();
-        let crashes = count.parse::<u32>().unwrap_or(0).wrapping_add(u32::from(word == RUNNING));
+        let state = user_text(&pool, found.dsl(), STATE).map_err(poolhouse::Error::from)?;
+        let crashes = crashes_in(state.as_deref().unwrap_or_default());
         let marks = std::array::from_fn(|_| Mutex::default());
         let others = Others::default();
         let list = Mutex::default();
@@ -466,18 +486,7 @@ impl Partition {
     /// * [`Error::Pool`]: there is no such clone, or it can't be read.
     /// * [`Error::Header`]: the property is missing or malformed.
     pub fn clone_header(&self, head: Head, id: VolumeId) -> Result<Stored> {
-        self.header_property(&self.snapshot_name(head, id), id)
-    }
-
-    fn header_property(&self, name: &str, id: VolumeId) -> Result<Stored> {
-        let dataset = self.pool.dataset(name)?;
-        let read = || dataset.dsl().user_property(HEADER);
-        let property = self.pool.spa().read(read).map_err(poolhouse::Error::from)?;
-        let bytes = property.and_then(|property| match property.value {
-            Value::Text(text) => from_hexadecimal(&text),
-            Value::Number(_) => None,
-        });
-        Stored::decode(&bytes.ok_or(Error::Header { volume: id })?)
+        header_property(&self.pool, &self.snapshot_name(head, id), id)
     }
 
     /// The properties of a clone with this header.
@@ -663,7 +672,7 @@ impl Partition {
 
     /// Ends [`Self::change_number`]. Returns the clone that the volume was.
     fn end_change_of_number(&self, id: VolumeId) -> Result<VolumeId> {
-        let stored = self.header_property(&self.name(id), id)?;
+        let stored = header_property(&self.pool, &self.name(id), id)?;
         let clone = stored.header.clone;
         let mut tasks = self.no_pending(&self.name(id));
         // Otherwise it was not renamed.

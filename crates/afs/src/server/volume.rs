@@ -39,8 +39,6 @@ use super::{Error, Result, chain};
 use crate::errors::volume as code;
 use crate::types::{PrincipalId, Vnode, VolumeId, VolumeType};
 
-/// What a crash adds to the versions of data.
-const CRASH_STEP: u32 = 1 << 16;
 /// How long other threads may take to release the files of a volume.
 const CLOSING: Duration = Duration::from_secs(10);
 /// How long [`Volume::look`] waits for a thread that replaces the files.
@@ -376,11 +374,8 @@ impl Volume {
             stored.set_counts(counts);
             dirty = true;
         }
-        if !self.is_clone() && stored.crashes != crashes {
-            let more = crashes.checked_sub(stored.crashes).unwrap_or(1);
-            stored.version_base = stored.version_base.wrapping_add(more.wrapping_mul(CRASH_STEP));
-            stored.crashes = crashes;
-            dirty = true;
+        if !self.is_clone() {
+            dirty |= stored.note_crashes(crashes);
         }
         stored.header.id = self.id;
         let shared = (Arc::clone(&self.locks), Arc::clone(&self.shared));

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use ondisk::ObjNum;
-use zpl::{AfsBrief, FileSystem, Node};
+use zpl::{AfsBrief, AfsStatus, FileSystem, Node};
 
 use super::{entries_of, kind_of, length_of, object, type_of, vnode};
 use crate::acl::Acl;
@@ -13,7 +13,7 @@ use crate::types::{DataVersion, Date, PrincipalId, Unique, Vnode, VnodeType, Vol
 use crate::{Error, Place, Record, Result};
 
 /// Bytes that are read at once.
-const PIECE: u64 = 1 << 20;
+pub(super) const PIECE: usize = 1 << 20;
 
 /// What a dump has of a volume.
 ///
@@ -107,7 +107,7 @@ pub fn dump_size(fs: &FileSystem, volume: &VolumeHeader, scope: DumpScope) -> Re
 }
 
 /// The dump header. Its last date depends on which copy the volume is (`DumpDumpHeader`).
-fn dump_header(volume: &VolumeHeader, scope: DumpScope) -> Header {
+pub(super) fn dump_header(volume: &VolumeHeader, scope: DumpScope) -> Header {
     let to = match volume.kind {
         VolumeType::ReadWrite => volume.update_date,
         VolumeType::Backup if volume.backup_date != Date(0) => volume.backup_date,
@@ -174,7 +174,7 @@ struct Prepared {
 }
 
 /// A number of a file as one of a dump.
-fn narrow<T: TryFrom<u64>>(place: Place, field: &'static str, value: u64) -> Result<T> {
+pub(super) fn narrow<T: TryFrom<u64>>(place: Place, field: &'static str, value: u64) -> Result<T> {
     T::try_from(value).map_err(|_| Error::Range { place, field, value })
 }
 
@@ -208,17 +208,31 @@ fn vnode_of(
         Vnode::ROOT => Vnode(0),
         _ => vnode(attr.parent).ok_or_else(|| shape("its parent is no directory of the volume"))?,
     };
+    let attributes = attributes_of(place, node, (kind, parent), &status, scope.version_base, length)?;
+    Ok(Prepared { record: VnodeRecord { attributes: Some(attributes), ..named }, blob })
+}
+
+/// The attributes of a vnode of this type and parent.
+pub(super) fn attributes_of(
+    place: Place,
+    node: &Node,
+    (kind, parent): (VnodeType, Vnode),
+    status: &AfsStatus,
+    version_base: u32,
+    length: u64,
+) -> Result<Attributes> {
+    let attr = node.attr();
     let acl = match kind {
         VnodeType::Directory => Some(Acl::from_compact(&status.access_list)?.to_raw()),
         _ => None,
     };
     let seconds = attr.mtime.secs.cast_unsigned();
     let id = |field, id| narrow::<u32>(place, field, id).map(u32::cast_signed);
-    let attributes = Attributes {
+    Ok(Attributes {
         kind,
         link_count: narrow(place, "the link count", attr.nlink)?,
         // AFS counts modulo 2^32.
-        data_version: DataVersion((status.data_version as u32).wrapping_add(scope.version_base)),
+        data_version: DataVersion((status.data_version as u32).wrapping_add(version_base)),
         modify_time: Date(narrow(place, "the modification time", seconds)?),
         author: PrincipalId(status.author),
         owner: PrincipalId(id("the owner", attr.uid.0)?),
@@ -228,8 +242,7 @@ fn vnode_of(
         server_modify_time: Date(narrow(place, "the server's time", status.server_mtime)?),
         acl,
         length: Some(length),
-    };
-    Ok(Prepared { record: VnodeRecord { attributes: Some(attributes), ..named }, blob })
+    })
 }
 
 fn with_length(blob: Vec<u8>) -> (u64, Vec<u8>) {
@@ -241,7 +254,7 @@ fn data<W: Write>(writer: &mut Writer<W>, node: &Node, length: u64) -> Result<()
     const ZEROS: [u8; 4096] = [0; 4096];
     let mut offset = 0;
     while offset < length {
-        let parts = node.read_blocks(offset, PIECE)?;
+        let parts = node.read_blocks(offset, PIECE as u64)?;
         if parts.is_empty() {
             // `Writer` reports the missing data.
             break;

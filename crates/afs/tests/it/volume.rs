@@ -3,6 +3,7 @@
 mod in_place;
 mod increments;
 mod random;
+mod readable;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

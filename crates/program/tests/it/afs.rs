@@ -1,6 +1,7 @@
 //! The AFS server of a daemon: partitions of its pools, and calls of clients to them. The cell has
 //! no database server that answers.
 
+mod export;
 mod mounted;
 
 use std::fs;
@@ -443,7 +444,7 @@ fn wrong_options() {
     };
     for (line, why) in [
         ("afs", "missing verb\n"),
-        ("afs nope", "unknown verb 'nope': enable, disable, status, volumes, clients, locks\n"),
+        ("afs nope", "unknown verb 'nope': enable, disable, status, volumes, clients, locks, export\n"),
         ("afs enable", "missing file system argument\n"),
         ("afs enable --port 0 tank", "invalid value '0' of option '--port': choose 1 to 65535\n"),
         (

@@ -411,18 +411,19 @@ impl Partition {
     /// Reads these file systems.
     fn read_heads(&self, heads: BTreeSet<Head>) -> Result<(Fresh, Failures)> {
         let heads: Vec<Head> = heads.into_iter().collect();
-        let (next, found) = (AtomicUsize::new(0), Mutex::new((Fresh::new(), Failures::new())));
+        let (found, failures) = (Mutex::new(Fresh::new()), Mutex::new(Failures::new()));
+        let next = AtomicUsize::new(0);
         let work = || {
             while let Some(head) = heads.get(next.fetch_add(1, Ordering::Relaxed)) {
                 let name = self.head_name(*head);
                 let read = match self.pool.spa().read(|| self.pool.dsl().dataset(&name)) {
-                    Ok(dataset) => self.pool.spa().read(|| Read::new(&dataset)).map(Some),
+                    Ok(dataset) => self.pool.spa().read(|| Read::new(&dataset, &failures)).map(Some),
                     Err(dsl::Error::NoSuchDataset { .. }) => Ok(None),
                     Err(error) => Err(error),
                 };
                 match read {
-                    Ok(read) => _ = found.lock().0.insert(*head, read),
-                    Err(error) => found.lock().1.push((name, error)),
+                    Ok(read) => _ = found.lock().insert(*head, read),
+                    Err(error) => failures.lock().push((name, error)),
                 }
             }
         };
@@ -433,7 +434,7 @@ impl Partition {
             }
             work();
         });
-        Ok(found.into_inner())
+        Ok((found.into_inner(), failures.into_inner()))
     }
 }
 

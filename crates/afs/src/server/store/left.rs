@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 
 use dsl::{ListOptions, Listed, Source, Value};
 use parking_lot::Mutex;
+use poolhouse::Pool;
 
 use super::kept::{Kept, Objects};
 use super::{Found, GUARD, Head, INCOMPLETE, ITSELF, NEW, PENDING, Partition};
@@ -28,8 +29,13 @@ pub(super) struct Read {
 }
 
 impl Read {
-    pub(super) fn new(dataset: &dsl::Dataset) -> dsl::Result<Self> {
-        let (dir, snapshots) = (dataset.dir(), dataset.snapshot_objects()?);
+    /// Reads a file system. Snapshots whose names can't be read are failures, and left out.
+    pub(super) fn new(dataset: &dsl::Dataset, failures: &Mutex<Failures>) -> dsl::Result<Self> {
+        let fail = |error| failures.lock().push((dataset.name(), error));
+        let entries = dataset.snapshot_entries().map_err(fail).ok();
+        let snapshots = entries.into_iter().flatten().filter_map(|entry| entry.map_err(fail).ok());
+        let snapshots = snapshots.map(|(name, _)| name).collect();
+        let dir = dataset.dir();
         Ok(Self {
             objects: [
                 dir.object().0,
@@ -38,7 +44,7 @@ impl Read {
                 dataset.phys().snapnames_zapobj,
             ],
             mark: mark_of(dataset)?,
-            snapshots: snapshots.into_iter().map(|(name, _)| name).collect(),
+            snapshots,
         })
     }
 
@@ -72,17 +78,17 @@ pub struct Contents {
 #[derive(Debug, Default)]
 pub struct Left {
     /// Volumes that were never completed.
-    incomplete: Vec<VolumeId>,
+    pub(super) incomplete: Vec<VolumeId>,
     /// Clones that may be incomplete. Their headers say so.
-    incomplete_clones: Vec<(Head, VolumeId)>,
+    pub(super) incomplete_clones: Vec<(Head, VolumeId)>,
     /// Volumes whose headers are not in place.
-    pending: Vec<VolumeId>,
+    pub(super) pending: Vec<VolumeId>,
     /// Volumes of which a restore was interrupted.
-    guarded: Vec<VolumeId>,
+    pub(super) guarded: Vec<VolumeId>,
     /// Clones that became volumes of their own, but for the end of it.
-    detached: Vec<VolumeId>,
+    pub(super) detached: Vec<VolumeId>,
     /// Clones that were to take the place of others of the same number.
-    new_clones: Vec<(Head, VolumeId)>,
+    pub(super) new_clones: Vec<(Head, VolumeId)>,
     /// File systems without a volume, and how many snapshots they have.
     gone: BTreeMap<Head, usize>,
 }
@@ -105,17 +111,12 @@ impl Partition {
                 }
             }
         }
-        let (all, failures) = self.read_all()?;
-        let mut contents = Contents { failures, ..Contents::default() };
-        all.iter().for_each(|(head, read)| contents.note_read(*head, read));
-        Ok(contents)
+        contents(&self.pool, &self.dataset)
     }
 
     /// Whether all datasets say the same as the list.
     pub(super) fn is_right(&self, contents: &Contents) -> bool {
-        let Ok((all, _)) = self.read_all() else { return true };
-        let mut right = Contents::default();
-        all.iter().for_each(|(head, read)| right.note_read(*head, read));
+        let Ok(right) = self::contents(&self.pool, &self.dataset) else { return true };
         let sorted = |contents: &Contents| {
             let mut ids: Vec<String> = contents.volumes.iter().map(|found| format!("{found:?}")).collect();
             ids.sort_unstable();
@@ -126,25 +127,7 @@ impl Partition {
 
     /// Reads all file systems of the partition.
     pub(super) fn read_all(&self) -> Result<(BTreeMap<Head, Read>, Failures)> {
-        let all = Mutex::new((BTreeMap::new(), Failures::new()));
-        let depth = self.dataset.matches('/').count() + 1;
-        let options = ListOptions { depth: Some(1), ..ListOptions::default() };
-        let each = |listed: Listed| match listed {
-            Listed::Failed { name, error } => all.lock().1.push((name, error)),
-            Listed::Dataset(dataset) => {
-                let Some((head, None)) = parse(&dataset.name(), depth) else { return };
-                match Read::new(&dataset) {
-                    Ok(read) => _ = all.lock().0.insert(head, read),
-                    Err(error) => all.lock().1.push((dataset.name(), error)),
-                }
-            }
-        };
-        let list = || {
-            let start = self.pool.dsl().dir(&self.dataset)?;
-            self.pool.dsl().list(Some(start), &options, &each)
-        };
-        self.pool.spa().read(list).map_err(poolhouse::Error::from)?;
-        Ok(all.into_inner())
+        read_all(&self.pool, &self.dataset)
     }
 
     /// Brings in order what a crash left half-made: a restore is undone, a volume that was not
@@ -213,6 +196,37 @@ impl Partition {
             report(self.head_name(head), self.destroy_empty(head));
         }
     }
+}
+
+/// Lists the volumes and clones of a partition.
+///
+/// # Errors
+/// [`Error::Pool`](crate::server::Error::Pool): the partition's file system can't be read.
+pub(super) fn contents(pool: &Pool, partition: &str) -> Result<Contents> {
+    let (all, failures) = read_all(pool, partition)?;
+    let mut contents = Contents { failures, ..Contents::default() };
+    all.iter().for_each(|(head, read)| contents.note_read(*head, read));
+    Ok(contents)
+}
+
+/// Reads all file systems of a partition.
+fn read_all(pool: &Pool, partition: &str) -> Result<(BTreeMap<Head, Read>, Failures)> {
+    let (all, failures) = (Mutex::new(BTreeMap::new()), Mutex::new(Failures::new()));
+    let depth = partition.matches('/').count() + 1;
+    let options = ListOptions { depth: Some(1), ..ListOptions::default() };
+    let each = |listed: Listed| match listed {
+        Listed::Failed { name, error } => failures.lock().push((name, error)),
+        Listed::Dataset(dataset) => {
+            let Some((head, None)) = parse(&dataset.name(), depth) else { return };
+            match Read::new(&dataset, &failures) {
+                Ok(read) => _ = all.lock().insert(head, read),
+                Err(error) => failures.lock().push((dataset.name(), error)),
+            }
+        }
+    };
+    let list = || pool.dsl().list(Some(pool.dsl().dir(partition)?), &options, &each);
+    pool.spa().read(list).map_err(poolhouse::Error::from)?;
+    Ok((all.into_inner(), failures.into_inner()))
 }
 
 /// The file system of a partition that a dataset is, and the name of its snapshot. `depth` is the

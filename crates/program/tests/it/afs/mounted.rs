@@ -27,7 +27,7 @@ fn call(stand: &Stand, call: &FileCall, data: &[u8]) -> FileReply {
     FileReply::decode(call.opcode(), &bytes).expect("a reply")
 }
 
-fn create(stand: &Stand, name: &str) -> Fid {
+pub(super) fn create(stand: &Stand, name: &str) -> Fid {
     let (name, status) = (fileserver::Name::new(name).expect("a name"), StoreStatus::default());
     match call(stand, &FileCall::CreateFile { directory: ROOT, name, status }, &[]) {
         FileReply::CreateFile(reply) => reply.fid,
@@ -55,7 +55,7 @@ fn in_transaction(stand: &Stand, flags: i32, work: impl FnOnce(i32)) {
 }
 
 /// Restores the volume from its own dump, in which anyone may do all.
-fn open_to_all(stand: &Stand) {
+pub(super) fn open_to_all(stand: &Stand) {
     let mut dump = Vec::new();
     in_transaction(stand, attach::BUSY, |transaction| {
         dump = stand.operate_raw(&Call::Dump { transaction, since: Date(0) }, &[]).expect("a dump");
