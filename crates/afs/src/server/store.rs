@@ -45,7 +45,7 @@ use dsl::ops::snapshot::Snapshot;
 use dsl::{LongHold, PropList, Setting, SyncTask, Value};
 use parking_lot::{Mutex, MutexGuard};
 use poolhouse::Pool;
-use zpl::{FileSystem, NewFileSystem, Policies, Policy};
+use zpl::{FileSystem, Policies, Policy};
 
 use super::header::Stored;
 use super::{Error, Result, chain};
@@ -84,8 +84,6 @@ const STOPPED: &str = "stopped";
 /// The value of `canmount=noauto`: the file server has the volume, so it is mounted on request
 /// only.
 const CANMOUNT_NOAUTO: u64 = 2;
-/// The value of `canmount=off`.
-const CANMOUNT_OFF: u64 = 0;
 
 /// Parts of the file systems of a partition whose marks can change at the same time.
 const MARKS: usize = 64;
@@ -275,38 +273,6 @@ impl Partition {
         self.mark(STOPPED)?;
         *self.key.lock() = None;
         Ok(())
-    }
-
-    /// The list of its volumes.
-    fn list(&self) -> Option<Arc<List>> {
-        self.list.lock().clone()
-    }
-
-    /// Brings the list of its volumes up to date. Without that, the next start takes longer.
-    pub fn keep_list(&self) {
-        if let Some(list) = self.list()
-            && let Err(error) = self.keep(&list)
-        {
-            tracing::warn!(partition = %self.id, error = chain(&error), "the list of volumes is old");
-        }
-    }
-
-    /// The file system with the list, which is made if there is none.
-    fn table_files(&self) -> Result<FileSystem> {
-        let name = format!("{}/{}", self.dataset, kept::TABLE);
-        if self.pool.dataset(&name).is_err() {
-            let canmount = Setting { name: "canmount".to_owned(), value: Value::Number(CANMOUNT_OFF) };
-            self.run(vec![Box::new(Create {
-                name: name.clone(),
-                contents: Arc::new(NewFileSystem::new(now())),
-                props: vec![canmount],
-                crypt: None,
-                enforce_limits: false,
-            })])?;
-        }
-        let dataset = self.pool.dataset(&name)?;
-        let policy = Policy::of(dataset.dsl()).map_err(poolhouse::Error::from)?;
-        Ok(self.pool.open_for_writing(dataset.dsl(), Policies::new(policy))?)
     }
 
     fn mark(&self, state: &str) -> Result<()> {

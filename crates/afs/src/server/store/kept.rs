@@ -27,25 +27,31 @@
 //! group that is not complete has no end.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use dmu::Change;
+use dsl::ops::create::Create;
+use dsl::{Setting, Value};
 use ondisk::dsl::DslDirPhys;
 use ondisk::{DmuType, ObjNum, Txg};
 use parking_lot::Mutex;
-use zpl::{FileSystem, Kind, NewFile, Rename};
+use zpl::{FileSystem, Kind, NewFile, NewFileSystem, Policies, Policy, Rename};
 
 use super::left::{Contents, Failures, Read};
-use super::{Head, Partition};
-use crate::server::{Error, Result};
+use super::{Head, Partition, now};
+use crate::server::{Error, Result, chain};
 use crate::types::VolumeId;
 
 /// The file system with the list, in the partition.
-pub(super) const TABLE: &str = "volume-table";
+const TABLE: &str = "volume-table";
 /// The file.
 const FILE: &[u8] = b"volumes";
 /// The file while it is written anew.
 const NEW_FILE: &[u8] = b"volumes.new";
+
+/// The value of `canmount=off`.
+const CANMOUNT_OFF: u64 = 0;
 
 const HEAD: u32 = 1;
 const GONE: u32 = 2;
@@ -293,6 +299,38 @@ impl List {
 }
 
 impl Partition {
+    /// The list of its volumes.
+    pub(super) fn list(&self) -> Option<Arc<List>> {
+        self.list.lock().clone()
+    }
+
+    /// Brings the list of its volumes up to date. Without that, the next start takes longer.
+    pub fn keep_list(&self) {
+        if let Some(list) = self.list()
+            && let Err(error) = self.keep(&list)
+        {
+            tracing::warn!(partition = %self.id, error = chain(&error), "the list of volumes is old");
+        }
+    }
+
+    /// The file system with the list, which is made if there is none.
+    fn table_files(&self) -> Result<FileSystem> {
+        let name = format!("{}/{}", self.dataset, TABLE);
+        if self.pool.dataset(&name).is_err() {
+            let canmount = Setting { name: "canmount".to_owned(), value: Value::Number(CANMOUNT_OFF) };
+            self.run(vec![Box::new(Create {
+                name: name.clone(),
+                contents: Arc::new(NewFileSystem::new(now())),
+                props: vec![canmount],
+                crypt: None,
+                enforce_limits: false,
+            })])?;
+        }
+        let dataset = self.pool.dataset(&name)?;
+        let policy = Policy::of(dataset.dsl()).map_err(poolhouse::Error::from)?;
+        Ok(self.pool.open_for_writing(dataset.dsl(), Policies::new(policy))?)
+    }
+
     /// What the partition has, by the list, which is brought up to date.
     ///
     /// # Errors
