@@ -357,15 +357,21 @@ pub struct Objects {
     faults_left: u64,
 }
 
+/// Refuses a pointer with a block of dnodes in it: no dnode fits there, and a few bytes would be
+/// many objects.
+fn check_dnode_block(bp: &Blkptr) -> ondisk::Result<()> {
+    let why = "a block of dnodes lies in its pointer";
+    match bp.body {
+        Body::Embedded(_) => Err(Corrupt::Shape { what: "object set", why }),
+        _ => Ok(()),
+    }
+}
+
 impl Objects {
-    /// Refuses a block of dnodes that was visited at another place. Refuses an embedded one too,
-    /// because no dnode fits into a pointer.
+    /// Refuses a block of dnodes that was visited at another place, and an embedded one.
     fn check_new(&mut self, meta: &BlockTree, blkid: BlkId) -> Result<()> {
         let bp = meta.bp(Level(0), blkid, &self.os.options)?;
-        let why = "a block of dnodes lies in its pointer";
-        let embedded =
-            matches!(bp.body, Body::Embedded(_)).then_some(Corrupt::Shape { what: "object set", why });
-        let visited = embedded.map_or_else(|| self.visited.note(&bp, Level(0), blkid), Err);
+        let visited = check_dnode_block(&bp).and_then(|()| self.visited.note(&bp, Level(0), blkid));
         visited.map_err(|e| meta.corrupt(e))
     }
 

@@ -435,7 +435,8 @@ impl SaRegistry {
         let mut found = [const { None }; KNOWN.len()];
         self.for_each(buf, |located| {
             if let Some(attr) = located.attr.filter(|_| located.order == ByteOrder::Little) {
-                found[attr as usize] = Some(located.range);
+                // Of several, the first one counts, as elsewhere.
+                found[attr as usize].get_or_insert(located.range);
             }
         })?;
         let found = wanted.map(|attr| found[attr as usize].take());

@@ -16,9 +16,9 @@ use super::block::DnodeBlock;
 use super::{Objset, State, dnodes_per_block};
 use crate::live::LiveObjset;
 use crate::tree::BlockTree;
-use crate::visited::Visited;
+use crate::visited::{Visited, VisitedSince};
 use crate::{DN_MAX_OBJECT, Extent, Result};
-use ondisk::{BlkId, Corrupt, DmuType, Level, ObjNum};
+use ondisk::{BlkId, Blkptr, Corrupt, DmuType, Level, ObjNum};
 use std::ops::Range;
 use std::sync::Arc;
 use zio::ReadOptions;
@@ -61,6 +61,8 @@ pub struct BonusBlocks {
     os: Objset,
     next: u64,
     visited: Visited,
+    /// The same, of a live object set.
+    visited_since: VisitedSince,
 }
 
 impl Objset {
@@ -68,17 +70,21 @@ impl Objset {
     ///
     /// After an error, the iterator ends.
     pub fn bonuses(&self, first: ObjNum) -> BonusBlocks {
-        BonusBlocks { os: self.clone(), next: first.0.max(1), visited: Visited::default() }
+        let (visited, visited_since) = Default::default();
+        BonusBlocks { os: self.clone(), next: first.0.max(1), visited, visited_since }
     }
 }
 
-/// The first block of dnodes that has objects from `first` on, and the first number of its slots.
+/// A block of dnodes, its pointer, and the first number of its slots.
+type Read = (u64, Blkptr, DnodeBlock);
+
+/// The first block of dnodes that has objects from `first` on.
 fn read_block(
     meta: &BlockTree,
     first: u64,
     visited: &mut Visited,
     options: &ReadOptions,
-) -> Result<Option<(u64, DnodeBlock)>> {
+) -> Result<Option<Read>> {
     let per = dnodes_per_block(meta);
     let mut from = BlkId(first / per);
     loop {
@@ -89,9 +95,10 @@ fn read_block(
             return Err(meta.corrupt(Corrupt::Range { what: "object set", field: "block", value }));
         }
         let bp = meta.bp(Level(0), blkid, options)?;
+        super::check_dnode_block(&bp).map_err(|error| meta.corrupt(error))?;
         visited.note(&bp, Level(0), blkid).map_err(|error| meta.corrupt(error))?;
         if let Some(block) = DnodeBlock::read(meta, blkid, options)? {
-            return Ok(Some((blkid.0 * per, block)));
+            return Ok(Some((blkid.0 * per, bp, block)));
         }
         from = BlkId(blkid.0 + 1);
     }
@@ -144,22 +151,22 @@ impl BonusBlocks {
     fn step_fixed(&mut self) -> Result<(u64, Option<Bonuses>)> {
         let meta = self.os.meta();
         let read = read_block(&meta, self.next, &mut self.visited, &self.os.options)?;
-        let Some((base, block)) = read else { return Ok((DN_MAX_OBJECT, None)) };
+        let Some((base, _, block)) = read else { return Ok((DN_MAX_OBJECT, None)) };
         let found = self.list(&meta, (base, block), |_| false)?;
         Ok((base + dnodes_per_block(&meta), Some(found)))
     }
 
     /// The next block with the objects that were made since, and the number after all of these.
     /// `None` if a txg was synced meanwhile.
-    fn step_live(&self, live: &Arc<LiveObjset>) -> Result<Option<(u64, Option<Bonuses>)>> {
+    fn step_live(&mut self, live: &Arc<LiveObjset>) -> Result<Option<(u64, Option<Bonuses>)>> {
         let root = live.root();
         let is_old = || !live.is_current(&root);
         // A block that was visited before may have been freed and used again.
         let read =
             |options: &ReadOptions| read_block(&root.meta, self.next, &mut Visited::default(), options);
         let Some(read) = live.steadily(read, is_old, &self.os.options)? else { return Ok(None) };
-        let base = read.as_ref().map_or(DN_MAX_OBJECT, |(base, _)| *base);
-        let end = (base + dnodes_per_block(&root.meta)).min(DN_MAX_OBJECT);
+        let (per, at) = (dnodes_per_block(&root.meta), read.as_ref().map(|(base, bp, _)| (*base, *bp)));
+        let end = at.map_or(DN_MAX_OBJECT, |(base, _)| base + per).min(DN_MAX_OBJECT);
         let new: Vec<ObjNum> = {
             let slots = live.slots.lock();
             let changed = slots.changed_from(ObjNum(self.next));
@@ -168,10 +175,15 @@ impl BonusBlocks {
         };
         let mut found = match read {
             None => Bonuses { block: None, objects: Vec::new() },
-            Some(read) => self.list(&root.meta, read, |object| live.is_held(object))?,
+            Some((base, _, block)) => self.list(&root.meta, (base, block), |object| live.is_held(object))?,
         };
         if is_old() {
             return Ok(None);
+        }
+        if let Some((base, bp)) = at {
+            // Blocks that lead to each other would make a walk without an end.
+            let noted = self.visited_since.note(&bp, Level(0), BlkId(base / per));
+            noted.map_err(|error| root.meta.corrupt(error))?;
         }
         for object in new {
             if let Err(at) = found.objects.binary_search_by_key(&object, |(object, _)| *object) {
