@@ -46,7 +46,7 @@ pub use error::{Error, Result, chain};
 pub use withheld::Withheld;
 
 use std::net::{Ipv4Addr, SocketAddrV4};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -175,6 +175,8 @@ pub struct Core {
     idle: Duration,
     patience: u32,
     most_open: usize,
+    /// The second in which partitions brought their lists up to date.
+    kept: AtomicU32,
     forwards: ForwardLimits,
     realms: Realms,
     keys: Arc<Keys>,
@@ -350,8 +352,11 @@ impl Core {
             let _ = self.transactions.end(id);
         }
         self.table.rest(self.patience, self.most_open);
-        if seconds % KEEP == KEEP - 1 {
-            self.partitions().iter().for_each(|partition| partition.keep_list());
+        if seconds >= self.kept.load(Ordering::Relaxed) + KEEP {
+            let partitions = self.partitions();
+            let able = partitions.iter().filter(|partition| !partition.is_stuck());
+            able.for_each(|partition| partition.keep_list());
+            self.kept.store(seconds, Ordering::Relaxed);
         }
     }
 
@@ -377,7 +382,9 @@ impl Core {
     /// # Errors
     /// [`Error::Busy`]: a transaction has one of them. The others are closed, and are not served.
     fn close(&self, partition: &Partition) -> Result<()> {
-        if let Some(volume) = self.transactions.volume_in(partition.id) {
+        let is_here =
+            |id: &VolumeId| self.table.look(*id).is_some_and(|found| found.partition().id == partition.id);
+        if let Some(volume) = self.transactions.taken().into_iter().find(is_here) {
             return Err(Error::Busy { volume });
         }
         self.table.close(partition);
@@ -478,6 +485,7 @@ impl Server {
             shared,
             patience: u32::try_from(options.patience.as_secs()).unwrap_or(u32::MAX),
             most_open: options.most_open,
+            kept: AtomicU32::new(0),
             callers: Callers::default(),
             loading: AtomicUsize::new(0),
             expected: Mutex::default(),

@@ -249,19 +249,26 @@ impl Open {
     }
 
     /// Writes the header for the last time: uniques that were reserved and not used are free again.
+    ///
+    /// # Errors
+    /// [`Error::Files`](super::Error::Files): nothing is lost, and the files can be used on.
     pub(super) fn close(&self) -> Result<()> {
         if !self.fs.is_writable() {
             return Ok(());
         }
         let _one = self.writing.lock();
         let stored = {
-            let mut head = self.head.lock();
-            let unused = head.stored.header.next_unique.0 != head.next_unique;
-            head.stored.header.next_unique = Unique(head.next_unique);
-            let counted = std::mem::take(&mut head.stored.is_counting);
-            (self.dirty.swap(false, Ordering::AcqRel) || unused || counted).then(|| head.stored.clone())
+            let head = self.head.lock();
+            let mut stored = head.stored.clone();
+            stored.header.next_unique = Unique(head.next_unique);
+            stored.is_counting = false;
+            (self.dirty.load(Ordering::Acquire) || stored != head.stored).then_some(stored)
         };
-        stored.map_or(Ok(()), |stored| self.write(&stored))
+        let Some(stored) = stored else { return Ok(()) };
+        self.write(&stored)?;
+        self.head.lock().stored = stored;
+        self.dirty.store(false, Ordering::Release);
+        Ok(())
     }
 
     /// Reserves uniques at once, and waits until the reservation is on disk.

@@ -125,10 +125,12 @@ impl Head {
     /// The file system with this name in its partition.
     fn parse(name: &str) -> Option<Self> {
         let id = |text: &str| text.parse().ok().filter(|id| *id != 0).map(VolumeId);
-        match name.split_once(CLONES) {
+        let head = match name.split_once(CLONES) {
             None => id(name).map(Self::of),
             Some((volume, number)) => Some(Self { volume: id(volume)?, gone: Some(number.parse().ok()?) }),
-        }
+        };
+        // "007" is another file system than "7".
+        head.filter(|head| head.to_string() == name)
     }
 }
 
@@ -268,8 +270,7 @@ impl Partition {
     /// # Errors
     /// [`Error::Pool`]: it can't be marked.
     pub fn end(&self) -> Result<()> {
-        self.keep_list();
-        *self.list.lock() = None;
+        self.end_list();
         self.mark(STOPPED)?;
         *self.key.lock() = None;
         Ok(())
@@ -278,6 +279,11 @@ impl Partition {
     fn mark(&self, state: &str) -> Result<()> {
         let props = vec![text(STATE, format!("{state} {}", self.crashes))];
         self.run(vec![Box::new(SetProps { name: self.dataset.clone(), props, source: SetAs::Local })])
+    }
+
+    /// Whether the pool waits for its devices, so that a change would wait too.
+    pub(super) fn is_stuck(&self) -> bool {
+        self.pool.spa().writer().is_some_and(|live| live.suspended().is_some())
     }
 
     /// How often a server of the partition has crashed.

@@ -372,6 +372,7 @@ impl Table {
     pub fn rest(&self, patience: u32, most: usize) {
         let now = self.shared.seconds();
         let mut used = self.all_used();
+        used.retain(|volume| !volume.partition.is_stuck());
         let open = used.iter().filter(|volume| volume.is_open()).count();
         used.sort_by_key(|volume| volume.used());
         let mut excess = open.saturating_sub(most);

@@ -160,7 +160,8 @@ impl Volume {
     /// [`Error::Files`]: the header can't be written, and the files stay open.
     pub(super) fn rest(&self) -> Result<bool> {
         let Some(mut gate) = self.gate.try_write() else { return Ok(false) };
-        if gate.taken || !self.storing.lock().is_empty() {
+        let has_work = self.unwritten.load(Ordering::Acquire) || !self.storing.lock().is_empty();
+        if gate.taken || has_work {
             return Ok(false);
         }
         let Some(open) = &gate.open else { return Ok(true) };
@@ -469,7 +470,7 @@ impl Volume {
     ) -> Result<T> {
         let open = {
             let mut gate = self.gate.write();
-            if gate.taken {
+            if gate.taken || gate.closed {
                 return Err(Error::Busy { volume: self.id });
             }
             gate.taken = true;

@@ -28,6 +28,8 @@ use parking_lot::Mutex;
 use zil::{Claimant, Log, Plan};
 use zio::{ReadOptions, Space};
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use crate::engine::PoolWriter;
 use crate::import::open_for_writing::WriteRefusal;
 use crate::import::{Pass, unsettled};
@@ -63,6 +65,8 @@ pub(crate) struct Logs {
     incomplete: Vec<(String, u64)>,
     /// All heads with a log, and those that are not complete.
     unsettled: Vec<u64>,
+    /// No other head may be such a one.
+    is_whole: bool,
 }
 
 /// A look at datasets, by several threads.
@@ -72,18 +76,23 @@ struct Survey {
     found: Mutex<Vec<Result<(Dataset, Fate), WriteRefusal>>>,
     incomplete: Mutex<Vec<(String, u64)>>,
     unsettled: Mutex<Vec<u64>>,
+    /// All could be read.
+    is_whole: AtomicBool,
 }
 
 impl Survey {
     fn new(synced: Txg, give_up: GiveUp) -> Self {
         let (found, incomplete, unsettled) = Default::default();
-        Self { synced, give_up, found, incomplete, unsettled }
+        Self { synced, give_up, found, incomplete, unsettled, is_whole: AtomicBool::new(true) }
     }
 
     fn look(&self, listed: Listed) {
         let result = match listed {
             // What a receive left has no log.
-            Listed::Failed { name, .. } if name.ends_with(RECEIVING) => return,
+            Listed::Failed { name, .. } if name.ends_with(RECEIVING) => {
+                self.is_whole.store(false, Ordering::Relaxed);
+                return;
+            }
             Listed::Failed { error, .. } => Err(WriteRefusal::from(error)),
             // The pool's own directories have no logs.
             Listed::Dataset(dataset) if is_own(&dataset.name()) => return,
@@ -111,7 +120,8 @@ impl Survey {
         let mut incomplete = self.incomplete.into_inner();
         // A dataset is destroyed before the one above it.
         incomplete.sort_by(|a, b| b.cmp(a));
-        Ok(Logs { logs, incomplete, unsettled: self.unsettled.into_inner() })
+        let (unsettled, is_whole) = (self.unsettled.into_inner(), self.is_whole.into_inner());
+        Ok(Logs { logs, incomplete, unsettled, is_whole })
     }
 
     /// The decision about a dataset's log; `None` if it has none, or the log may stay as it is.
@@ -166,7 +176,10 @@ impl Logs {
     }
 
     /// Notes the heads that the next import must look at too, for now.
-    pub(crate) fn note_unsettled(&self, dsl: &Dsl) {
+    pub(crate) fn note_unsettled(&self, dsl: &Dsl, keeper: &unsettled::Keeper) {
+        if !self.is_whole {
+            keeper.stop();
+        }
         self.unsettled.iter().for_each(|head| dsl.heads().note_unsettled(*head));
     }
 

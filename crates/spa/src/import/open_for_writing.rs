@@ -152,7 +152,6 @@ impl Spa {
         let deferred: ObjNum = mos.dir(mos::SYNC_BPOBJ)?.ok_or(missing)?;
         let of_dsl = dsl::Options { pool_name: self.name.clone(), space, altroot };
         let dsl = Dsl::open(mos.clone(), of_dsl)?;
-        logs.note_unsettled(&dsl);
         self.cache.zio().set_keys(dsl.keys().clone());
         let config = in_use(&config, &self.kept_name, host);
         let now = pipeline.world.now();
@@ -169,6 +168,7 @@ impl Spa {
         let loaded = Synced { uberblock, config: Arc::new(config), features };
         let parts = Parts::new(pipeline, mos.clone(), dsl, deferred, loaded.clone())?;
         let core = &parts.core;
+        logs.note_unsettled(&core.dsl, &parts.sync.unsettled);
         core.announce_versions("import", &host.hostname);
         let root = loaded.config.root();
         let begin = begin.or_else(|| crate::vdev_ops::split::finish(root, &self.cache.zio().tree()));

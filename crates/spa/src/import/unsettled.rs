@@ -101,21 +101,28 @@ pub(crate) fn in_threads<T: Sync>(items: &[T], threads: usize, work: &(impl Fn(&
 /// When the list of a live pool is written next.
 #[derive(Debug, Default)]
 pub(crate) struct Keeper {
-    /// In seconds since 1970; 0: with the next txg.
+    /// In seconds since 1970; 0: with the next txg; the largest number: never.
     next: AtomicU64,
 }
 
 impl Keeper {
+    /// Keeps the old list: the new one would lack heads that could not be read.
+    pub(crate) fn stop(&self) {
+        self.next.store(u64::MAX, Ordering::Release);
+    }
+
     /// Has the next txg write the list.
     pub(crate) fn hurry(&self) {
-        self.next.store(0, Ordering::Release);
+        let _ = self
+            .next
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |next| (next != u64::MAX).then_some(0));
     }
 
     /// The list to write in the txg of `tx`, if it is due. Nothing of the txg is written yet.
     pub(crate) fn due(&self, dsl: &Dsl, tx: &Tx, now: u64) -> Option<Vec<u64>> {
         let next = self.next.load(Ordering::Acquire);
         // A clock that was set back must not stop it for long.
-        if next > now && next <= now + PERIOD {
+        if next == u64::MAX || next > now && next <= now + PERIOD {
             return None;
         }
         let heads = dsl.heads().unsettled();

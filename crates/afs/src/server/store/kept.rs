@@ -17,9 +17,10 @@
 //! | --- | --- |
 //! | a file system | 1; volume; flags; number; clones that follow; 4 objects; the clones |
 //! | one that is gone | 2; volume; flags; number |
-//! | the end of a group | 3; the txg, two words |
+//! | the end of a group | 3; the txg; the pool's GUID; the partition's directory |
 //!
-//! An object has two words. The flags: 1, the volume is gone, and the number is that of the file
+//! An object, a txg and a GUID have two words. A list of another pool or partition is of no use:
+//! the file may be a copy. The flags: 1, the volume is gone, and the number is that of the file
 //! system ([`Head::gone`]); 2, it must be read again at each start.
 //!
 //! # Crash
@@ -29,6 +30,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use dmu::Change;
 use dsl::ops::create::Create;
@@ -52,12 +54,18 @@ const NEW_FILE: &[u8] = b"volumes.new";
 
 /// The value of `canmount=off`.
 const CANMOUNT_OFF: u64 = 0;
+/// The value of `sync=disabled`.
+const SYNC_DISABLED: u64 = 2;
 
 const HEAD: u32 = 1;
 const GONE: u32 = 2;
 const END: u32 = 3;
 const IS_GONE: u32 = 1;
 const READ_AGAIN: u32 = 2;
+
+/// How long another thread may take to release the list, and how often this one looks.
+const CLOSING: Duration = Duration::from_secs(10);
+const POLL: Duration = Duration::from_millis(1);
 
 /// Bytes of one write and one read.
 const PIECE: usize = 1 << 20;
@@ -89,6 +97,9 @@ pub(super) struct Kept {
 #[derive(Debug)]
 pub(super) struct List {
     fs: FileSystem,
+    owner: Owner,
+    /// The directory of its file system.
+    dir: u64,
     /// Changes of datasets that it may lack.
     pub(super) changes: AtomicUsize,
     /// Only one thread at a time brings it up to date.
@@ -105,10 +116,14 @@ struct File {
     entries: usize,
 }
 
+/// The partition that a list is of: its pool's GUID, and the object of its directory.
+type Owner = (u64, u64);
+
 /// A list as it was in a txg.
 #[derive(Default)]
 struct State {
     txg: Txg,
+    owner: Owner,
     heads: HashMap<Head, Kept>,
 }
 
@@ -124,7 +139,7 @@ fn wide(low: u32, high: u32) -> u64 {
 enum Entry {
     Head(Head, Kept),
     Gone(Head),
-    End(Txg),
+    End(Txg, Owner),
 }
 
 impl Entry {
@@ -153,7 +168,10 @@ impl Entry {
                 Some(Self::Head(head, Kept { objects, clones, read_again: flags & READ_AGAIN != 0 }))
             }
             GONE => Some(Self::Gone(Self::head(words)?.0)),
-            END => Some(Self::End(Txg(wide(words.next()?, words.next()?)))),
+            END => {
+                let mut number = || Some(wide(words.next()?, words.next()?));
+                Some(Self::End(Txg(number()?), (number()?, number()?)))
+            }
             _ => None,
         }
     }
@@ -173,9 +191,9 @@ impl Entry {
                 put(&[GONE]);
                 put(&Self::words(*head, 0));
             }
-            Self::End(txg) => {
+            Self::End(txg, owner) => {
                 put(&[END]);
-                put(&halves(txg.0));
+                [txg.0, owner.0, owner.1].iter().for_each(|number| put(&halves(*number)));
             }
         }
     }
@@ -188,7 +206,7 @@ impl State {
         let (mut end, mut entries, mut group) = (0, 0, Vec::new());
         let mut words = words_of(bytes);
         while let Some(entry) = Entry::read(&mut words) {
-            let Entry::End(txg) = entry else {
+            let Entry::End(txg, owner) = entry else {
                 group.push(entry);
                 continue;
             };
@@ -197,10 +215,10 @@ impl State {
                 match entry {
                     Entry::Head(head, kept) => _ = state.heads.insert(head, kept),
                     Entry::Gone(head) => _ = state.heads.remove(&head),
-                    Entry::End(_) => {}
+                    Entry::End(..) => {}
                 }
             }
-            state.txg = txg;
+            (state.txg, state.owner) = (txg, owner);
             end = (bytes.len() / 4 - words.size_hint().0) as u64 * 4;
         }
         (state, end, entries)
@@ -230,7 +248,10 @@ impl List {
     /// # Errors
     /// [`Error::Pool`], [`Error::Files`]: it can't be opened or made.
     pub(super) fn open(partition: &Partition) -> Result<Self> {
-        let fs = partition.table_files()?;
+        let (fs, dir) = partition.table_files()?;
+        let of_partition = partition.pool.spa().read(|| partition.pool.dsl().dir(&partition.dataset));
+        let of_partition = of_partition.map_err(poolhouse::Error::from)?.object().0;
+        let owner = (partition.pool.spa().guid().0, of_partition);
         let object = match fs.lookup(fs.root(), FILE) {
             Ok(object) => object,
             Err(zpl::Error::NoEntry { .. }) => {
@@ -239,23 +260,33 @@ impl List {
             Err(error) => return Err(error.into()),
         };
         let file = Mutex::new(File { object, end: 0, entries: 0 });
-        Ok(Self { fs, changes: AtomicUsize::new(1), file })
+        Ok(Self { fs, owner, dir, changes: AtomicUsize::new(1), file })
     }
 
-    fn read(&self, file: &mut File) -> Result<State> {
-        let size = self.fs.node(file.object)?.attr().size;
+    /// Reads the file. One that is damaged is an empty list.
+    fn read(&self, file: &mut File) -> State {
+        let bytes = self.bytes(file.object).unwrap_or_else(|error| {
+            tracing::warn!(error = chain(&error), "the list of volumes can't be read, and is made anew");
+            Vec::new()
+        });
+        let (state, end, entries) = State::parse(&bytes);
+        (file.end, file.entries) = (end, entries);
+        if state.owner == self.owner { state } else { State::default() }
+    }
+
+    fn bytes(&self, object: ObjNum) -> Result<Vec<u8>> {
+        let size = self.fs.node(object)?.attr().size;
         let mut bytes = vec![0; usize::try_from(size.min(MOST_BYTES)).unwrap_or(0)];
         let mut at = 0;
         while at < bytes.len() {
             let to = bytes.len().min(at + PIECE);
-            match self.fs.read(file.object, at as u64, &mut bytes[at..to])? {
+            match self.fs.read(object, at as u64, &mut bytes[at..to])? {
                 0 => break,
                 count => at += count,
             }
         }
-        let (state, end, entries) = State::parse(&bytes[..at]);
-        (file.end, file.entries) = (end, entries);
-        Ok(state)
+        bytes.truncate(at);
+        Ok(bytes)
     }
 
     fn write(&self, object: ObjNum, at: u64, bytes: &[u8]) -> Result<()> {
@@ -269,7 +300,7 @@ impl List {
     fn append(&self, file: &mut File, entries: Vec<Entry>, txg: Txg) -> Result<()> {
         let mut bytes = Vec::new();
         let count = entries.len();
-        entries.into_iter().chain([Entry::End(txg)]).for_each(|entry| entry.write(&mut bytes));
+        entries.into_iter().chain([Entry::End(txg, self.owner)]).for_each(|entry| entry.write(&mut bytes));
         // A part of another group must not follow.
         self.fs.truncate(file.object, file.end, false)?;
         self.write(file.object, file.end, &bytes)?;
@@ -281,14 +312,15 @@ impl List {
     fn write_anew(&self, file: &mut File, heads: &HashMap<Head, Kept>, txg: Txg) -> Result<()> {
         let root = self.fs.root();
         match self.fs.unlink(root, NEW_FILE) {
-            Ok(_) | Err(zpl::Error::NoEntry { .. }) => {}
+            Ok(Some(old)) => self.fs.reap(old)?,
+            Ok(None) | Err(zpl::Error::NoEntry { .. }) => {}
             Err(error) => return Err(error.into()),
         }
         let object = self.fs.create(root, NEW_FILE, &NewFile::new(Kind::Regular, 0o600))?.object;
         let mut bytes = Vec::new();
         let sorted: BTreeMap<_, _> = heads.iter().collect();
         sorted.into_iter().for_each(|(head, kept)| Entry::Head(*head, kept.clone()).write(&mut bytes));
-        Entry::End(txg).write(&mut bytes);
+        Entry::End(txg, self.owner).write(&mut bytes);
         self.write(object, 0, &bytes)?;
         if let Some(old) = self.fs.rename((root, NEW_FILE), (root, FILE), Rename::Replace)? {
             self.fs.reap(old)?;
@@ -313,22 +345,46 @@ impl Partition {
         }
     }
 
+    /// Brings the list up to date for the last time, and closes its file.
+    pub(super) fn end_list(&self) {
+        self.keep_list();
+        let Some(mut list) = self.list.lock().take() else { return };
+        let until = Instant::now() + CLOSING;
+        loop {
+            // Another thread may be at it.
+            drop(list.file.lock());
+            match Arc::try_unwrap(list) {
+                Ok(_) => return,
+                Err(shared) if Instant::now() >= until => {
+                    drop(shared);
+                    tracing::warn!(partition = %self.id, "the file with the list of volumes is still open");
+                    return;
+                }
+                Err(shared) => list = shared,
+            }
+            std::thread::sleep(POLL);
+        }
+    }
+
     /// The file system with the list, which is made if there is none.
-    fn table_files(&self) -> Result<FileSystem> {
+    fn table_files(&self) -> Result<(FileSystem, u64)> {
         let name = format!("{}/{}", self.dataset, TABLE);
         if self.pool.dataset(&name).is_err() {
-            let canmount = Setting { name: "canmount".to_owned(), value: Value::Number(CANMOUNT_OFF) };
+            let number = |name: &str, number| Setting { name: name.to_owned(), value: Value::Number(number) };
+            // A replay must not bring back what a rewind undid.
+            let props = vec![number("canmount", CANMOUNT_OFF), number("sync", SYNC_DISABLED)];
             self.run(vec![Box::new(Create {
                 name: name.clone(),
                 contents: Arc::new(NewFileSystem::new(now())),
-                props: vec![canmount],
+                props,
                 crypt: None,
                 enforce_limits: false,
             })])?;
         }
         let dataset = self.pool.dataset(&name)?;
         let policy = Policy::of(dataset.dsl()).map_err(poolhouse::Error::from)?;
-        Ok(self.pool.open_for_writing(dataset.dsl(), Policies::new(policy))?)
+        let fs = self.pool.open_for_writing(dataset.dsl(), Policies::new(policy))?;
+        Ok((fs, dataset.dsl().dir().object().0))
     }
 
     /// What the partition has, by the list, which is brought up to date.
@@ -370,8 +426,8 @@ impl Partition {
     fn update_file(&self, list: &List, file: &mut File) -> Result<(State, Fresh, Failures)> {
         let live = self.pool.spa().writer().ok_or(poolhouse::Error::ReadOnly)?;
         let txg = live.txgs().synced();
-        let mut state = list.read(file)?;
-        let Some(heads) = self.to_read(&state)? else {
+        let mut state = list.read(file);
+        let Some(heads) = self.to_read(list, &state, txg)? else {
             let (all, failures) = self.read_all()?;
             state.heads = all.iter().map(|(head, read)| (*head, read.kept(*head))).collect();
             // What can't be read must not be forgotten.
@@ -380,7 +436,19 @@ impl Partition {
             }
             return Ok((state, all.into_iter().map(|(head, read)| (head, Some(read))).collect(), failures));
         };
-        let (fresh, failures) = self.read_heads(heads)?;
+        let (mut fresh, mut failures) = self.read_heads(heads);
+        // One that is gone may be there under another name.
+        let has_moved = |(head, read): (&Head, &Option<Read>)| {
+            let dir = read.as_ref().map(|read| read.kept(*head).objects[0]);
+            state.heads.get(head).is_some_and(|kept| dir != Some(kept.objects[0]))
+        };
+        if fresh.iter().any(has_moved) {
+            let mut more = self.not_in(&state)?;
+            more.retain(|head| !fresh.contains_key(head));
+            let (found, failed) = self.read_heads(more);
+            fresh.extend(found);
+            failures.extend(failed);
+        }
         let mut entries = Vec::new();
         for (head, read) in &fresh {
             let now = read.as_ref().map(|read| read.kept(*head));
@@ -405,14 +473,14 @@ impl Partition {
     }
 
     /// The file systems that may not be as the list has them. `None`: it is quicker to read all.
-    fn to_read(&self, state: &State) -> Result<Option<BTreeSet<Head>>> {
-        if state.txg == Txg(0) {
+    fn to_read(&self, list: &List, state: &State, synced: Txg) -> Result<Option<BTreeSet<Head>>> {
+        if state.txg == Txg(0) || state.txg > synced {
             return Ok(None);
         }
-        let pool = |error: dsl::Error| Error::from(poolhouse::Error::from(error));
+        let pool = |error: dmu::Error| Error::from(poolhouse::Error::from(dsl::Error::from(error)));
         let (mos, mut changed) = (self.pool.dsl().mos().objset(), Changed::default());
         for change in mos.changes_since(state.txg, ObjNum(1)) {
-            match change.map_err(|error| pool(error.into()))? {
+            match change.map_err(pool)? {
                 Change::Used(object) => _ = changed.used.insert(object.0),
                 Change::Free(first, last) => changed.free.push((first.0, last.0)),
             }
@@ -421,33 +489,41 @@ impl Partition {
             }
         }
         let mut heads = BTreeSet::new();
+        let mut known = HashSet::from([list.dir]);
         for (head, kept) in &state.heads {
             if kept.read_again || kept.objects.iter().any(|object| changed.has(*object)) {
                 heads.insert(*head);
-                changed.used.remove(&kept.objects[0]);
+                known.insert(kept.objects[0]);
             }
         }
         // Directories that the list does not have.
-        let dir = self.pool.dsl().dir(&self.dataset).map_err(pool)?;
-        let is_new = |object: &u64| -> dsl::Result<bool> {
-            let dnode = mos.dnode(ObjNum(*object))?;
-            if dnode.bonus_kind() != DmuType::DSL_DIR {
-                return Ok(false);
+        let is_new = |object: &u64| match mos.dnode(ObjNum(*object)) {
+            Ok(dnode) if dnode.bonus_kind() == DmuType::DSL_DIR => {
+                Ok(DslDirPhys::decode(dnode.bonus()).is_ok_and(|phys| phys.parent_obj == list.owner.1))
             }
-            Ok(DslDirPhys::decode(dnode.bonus()).is_ok_and(|phys| phys.parent_obj == dir.object().0))
+            // It was freed since.
+            Ok(_) | Err(dmu::Error::NoSuchObject { .. }) => Ok(false),
+            Err(error) => Err(pool(error)),
         };
-        // One that was freed since is no new one.
-        if changed.used.iter().any(|object| is_new(object).unwrap_or(false)) {
-            for child in dir.children().map_err(pool)? {
-                let (name, _) = child.map_err(pool)?;
-                heads.extend(Head::parse(&name).filter(|head| !state.heads.contains_key(head)));
+        for object in changed.used.difference(&known) {
+            if is_new(object)? {
+                heads.extend(self.not_in(state)?);
+                break;
             }
         }
         Ok(Some(heads))
     }
 
-    /// Reads these file systems.
-    fn read_heads(&self, heads: BTreeSet<Head>) -> Result<(Fresh, Failures)> {
+    /// The file systems that the list does not have.
+    fn not_in(&self, state: &State) -> Result<BTreeSet<Head>> {
+        let children = || self.pool.dsl().dir(&self.dataset)?.child_objects();
+        let children = self.pool.spa().read(children).map_err(poolhouse::Error::from)?;
+        let heads = children.iter().filter_map(|(name, _)| Head::parse(name));
+        Ok(heads.filter(|head| !state.heads.contains_key(head)).collect())
+    }
+
+    /// Reads these file systems. One that can't be read counts as gone, with a failure.
+    fn read_heads(&self, heads: BTreeSet<Head>) -> (Fresh, Failures) {
         let heads: Vec<Head> = heads.into_iter().collect();
         let (found, failures) = (Mutex::new(Fresh::new()), Mutex::new(Failures::new()));
         let next = AtomicUsize::new(0);
@@ -459,10 +535,11 @@ impl Partition {
                     Err(dsl::Error::NoSuchDataset { .. }) => Ok(None),
                     Err(error) => Err(error),
                 };
-                match read {
-                    Ok(read) => _ = found.lock().insert(*head, read),
-                    Err(error) => failures.lock().push((name, error)),
-                }
+                let read = read.unwrap_or_else(|error| {
+                    failures.lock().push((name, error));
+                    None
+                });
+                found.lock().insert(*head, read);
             }
         };
         std::thread::scope(|scope| {
@@ -472,7 +549,7 @@ impl Partition {
             }
             work();
         });
-        Ok((found.into_inner(), failures.into_inner()))
+        (found.into_inner(), failures.into_inner())
     }
 }
 
@@ -495,88 +572,125 @@ mod tests {
         ids.iter().map(|id| Head::of(VolumeId(*id))).collect()
     }
 
+    /// A partition with these volumes.
+    struct Rig {
+        _dir: tempfile::TempDir,
+        pool: Pool,
+        partition: Arc<Partition>,
+        list: Arc<List>,
+    }
+
+    impl Rig {
+        fn new(ids: impl Iterator<Item = u32>) -> Self {
+            let dir = tempfile::tempdir().unwrap();
+            let image = dir.path().join("d0");
+            std::fs::File::create(&image).unwrap().set_len(256 << 20).unwrap();
+            let pool = Pool::create("cell", &[&[&image]]).unwrap();
+            pool.create_filesystem("cell/vicepa").unwrap();
+            let partition = Partition::begin(PartitionId(0), pool.clone(), "cell/vicepa").unwrap();
+            for id in ids {
+                drop(partition.create(VolumeId(id), &stored(id)).unwrap());
+                partition.finish(VolumeId(id), None, true).unwrap();
+            }
+            let list = partition.list().unwrap();
+            Self { _dir: dir, pool, partition, list }
+        }
+
+        fn synced(&self) -> Txg {
+            self.pool.spa().writer().unwrap().txgs().synced()
+        }
+
+        fn to_read(&self) -> Option<BTreeSet<Head>> {
+            let state = self.list.read(&mut self.list.file.lock());
+            self.partition.to_read(&self.list, &state, self.synced()).unwrap()
+        }
+
+        /// How many volumes and clones the list leads to.
+        fn found(&self) -> usize {
+            let contents = self.partition.contents_by(&self.list).unwrap();
+            assert!(self.partition.is_right(&contents) && contents.failures.is_empty());
+            contents.volumes.len()
+        }
+    }
+
     /// Goal: a start reads only what changed, and finds all of it: also what the server did not do
     /// itself.
     #[test]
     fn only_what_changed_is_read() {
-        let dir = tempfile::tempdir().unwrap();
-        let image = dir.path().join("d0");
-        std::fs::File::create(&image).unwrap().set_len(256 << 20).unwrap();
-        let pool = Pool::create("cell", &[&[&image]]).unwrap();
-        pool.create_filesystem("cell/vicepa").unwrap();
-        let partition = Partition::begin(PartitionId(0), pool.clone(), "cell/vicepa").unwrap();
-        for id in (100..=3000).step_by(100) {
-            drop(partition.create(VolumeId(id), &stored(id)).unwrap());
-            partition.finish(VolumeId(id), None, true).unwrap();
-        }
+        let rig = Rig::new((100..=3000).step_by(100));
+        let (partition, pool) = (&rig.partition, &rig.pool);
         partition.clone_volume(VolumeId(100), &stored(102), None).unwrap();
-        let list = partition.list().unwrap();
-        let to_read = || {
-            let state = list.read(&mut list.file.lock()).unwrap();
-            partition.to_read(&state).unwrap()
-        };
-        let found = || {
-            let contents = partition.contents_by(&list).unwrap();
-            assert!(partition.is_right(&contents) && contents.failures.is_empty());
-            contents.volumes.len()
-        };
         // There is no list yet.
-        assert_eq!(to_read(), None);
-        assert_eq!(found(), 31);
-        partition.keep(&list).unwrap();
-        let before = list.file.lock().end;
+        assert_eq!(rig.to_read(), None);
+        assert_eq!(rig.found(), 31);
+        partition.keep(&rig.list).unwrap();
+        let before = rig.list.file.lock().end;
         // The partition's own directory and the list are in blocks of the MOS with some volumes.
-        assert!(to_read().unwrap().len() < 16);
-        assert_eq!((found(), list.file.lock().entries), (31, 30));
-        assert!(list.file.lock().end <= before + 12);
+        assert!(rig.to_read().unwrap().len() < 16);
+        assert_eq!((rig.found(), rig.list.file.lock().entries), (31, 30));
+        assert!(rig.list.file.lock().end <= before + 28);
         // By other commands: nothing here counts as a change.
         pool.snapshot("cell/vicepa/2000@2002").unwrap();
         pool.destroy("cell/vicepa/3000").unwrap();
         pool.create_filesystem("cell/vicepa/3100").unwrap();
-        let read = to_read().unwrap();
+        let read = rig.to_read().unwrap();
         assert!(read.is_superset(&heads(&[2000, 3000, 3100])), "{read:?}");
-        assert_eq!(found(), 32);
-        assert!(to_read().unwrap().is_disjoint(&heads(&[100])));
+        assert_eq!(rig.found(), 32);
+        assert!(rig.to_read().unwrap().is_disjoint(&heads(&[100])));
+        // A volume that goes leaves its clones under another name.
+        assert!(partition.destroy(VolumeId(100)).unwrap().is_some());
+        assert_eq!(rig.found(), 31);
         // A volume that is not complete is read each time.
         drop(partition.create(VolumeId(3200), &stored(3200)).unwrap());
-        assert_eq!(found(), 32);
-        assert_eq!(found(), 32);
-        assert!(to_read().unwrap().contains(&Head::of(VolumeId(3200))));
-        let contents = partition.contents_by(&list).unwrap();
-        assert!(
-            contents.volumes.contains(&Found::Snapshot { id: VolumeId(102), head: Head::of(VolumeId(100)) })
-        );
+        assert_eq!((rig.found(), rig.found()), (31, 31));
+        assert!(rig.to_read().unwrap().contains(&Head::of(VolumeId(3200))));
+        let contents = partition.contents_by(&rig.list).unwrap();
+        let head = Head { volume: VolumeId(100), gone: Some(1) };
+        assert!(contents.volumes.contains(&Found::Snapshot { id: VolumeId(102), head }));
+        let Rig { pool, partition, list, .. } = rig;
         drop(list);
         partition.end().unwrap();
         drop(partition);
         pool.export().unwrap();
     }
 
+    /// Goal: a list of another partition, or of a later txg than the pool's, is of no use. It came
+    /// with a copy, or the pool was rewound.
+    #[test]
+    fn lists_of_others() {
+        let rig = Rig::new([7, 8].into_iter());
+        assert_eq!(rig.found(), 2);
+        let (list, txg) = (&rig.list, rig.synced());
+        let (pool, dir) = list.owner;
+        for (owner, txg) in [((1, dir), txg), ((pool, 1), txg), (list.owner, Txg(txg.0 + 1000))] {
+            let mut bytes = Vec::new();
+            Entry::End(txg, owner).write(&mut bytes);
+            {
+                let file = list.file.lock();
+                list.fs.truncate(file.object, 0, false).unwrap();
+                list.write(file.object, 0, &bytes).unwrap();
+            }
+            assert_eq!(rig.to_read(), None);
+            assert_eq!(rig.found(), 2);
+            assert!(rig.to_read().is_some());
+        }
+    }
+
     /// Goal: a file with many old entries is written anew.
     #[test]
     fn old_entries_go() {
-        let dir = tempfile::tempdir().unwrap();
-        let image = dir.path().join("d0");
-        std::fs::File::create(&image).unwrap().set_len(256 << 20).unwrap();
-        let pool = Pool::create("cell", &[&[&image]]).unwrap();
-        pool.create_filesystem("cell/vicepa").unwrap();
-        let partition = Partition::begin(PartitionId(0), pool.clone(), "cell/vicepa").unwrap();
-        drop(partition.create(VolumeId(7), &stored(7)).unwrap());
-        let list = partition.list().unwrap();
-        partition.contents_by(&list).unwrap();
+        let rig = Rig::new([7].into_iter());
+        assert_eq!(rig.found(), 1);
+        let list = &rig.list;
         {
             let file = &mut *list.file.lock();
-            let gone =
-                || (0..=MOST_OLD).map(|id| Entry::Gone(Head::of(VolumeId(1000 + id as u32)))).collect();
-            list.append(file, gone(), Txg(5)).unwrap();
+            let gone = (0..=MOST_OLD).map(|id| Entry::Gone(Head::of(VolumeId(1000 + id as u32)))).collect();
+            list.append(file, gone, Txg(5)).unwrap();
             assert_eq!(file.entries, MOST_OLD + 2);
         }
-        partition.contents_by(&list).unwrap();
-        assert_eq!(list.file.lock().entries, 1);
+        assert_eq!((rig.found(), list.file.lock().entries), (1, 1));
         let size = list.fs.node(list.file.lock().object).unwrap().attr().size;
         assert_eq!(size, list.file.lock().end);
-        drop(list);
-        partition.end().unwrap();
     }
 
     fn bytes(entries: &[Entry]) -> Vec<u8> {
@@ -599,12 +713,13 @@ mod tests {
         let whole = bytes(&[
             Entry::Head(one, kept(8, &[])),
             Entry::Head(two, kept(9, &[10, 11])),
-            Entry::End(Txg(1 << 33)),
+            Entry::End(Txg(1 << 33), (1, 2)),
             Entry::Head(one, kept(12, &[13])),
-            Entry::End(Txg(5)),
+            Entry::End(Txg(5), (1 << 40, 7)),
         ]);
         let (state, end, entries) = State::parse(&whole);
-        assert_eq!((state.txg, end, entries), (Txg(5), whole.len() as u64, 3));
+        assert_eq!((state.txg, state.owner), (Txg(5), (1 << 40, 7)));
+        assert_eq!((end, entries), (whole.len() as u64, 3));
         let expected = HashMap::from([(one, kept(12, &[13])), (two, kept(9, &[10, 11]))]);
         assert_eq!(state.heads, expected);
         let more = [whole.clone(), bytes(&[Entry::Gone(two), Entry::Gone(one)])].concat();
@@ -612,7 +727,7 @@ mod tests {
             let (state, end, _) = State::parse(&more[..cut]);
             assert_eq!((state.heads.len(), end), (2, whole.len() as u64), "{cut}");
         }
-        let gone = [more, bytes(&[Entry::End(Txg(6))])].concat();
+        let gone = [more, bytes(&[Entry::End(Txg(6), (1, 2))])].concat();
         assert_eq!(State::parse(&gone).0.heads.len(), 0);
     }
 
@@ -624,7 +739,7 @@ mod tests {
             Kept { objects: [1; 4], clones: Vec::new(), read_again: false },
         )]);
         many[16..20].copy_from_slice(&u32::MAX.to_le_bytes());
-        many.extend(bytes(&[Entry::End(Txg(1))]));
+        many.extend(bytes(&[Entry::End(Txg(1), (1, 2))]));
         for bytes in [&many[..], &[0xff; 64], &[0; 64], &[]] {
             let (state, end, entries) = State::parse(bytes);
             assert_eq!((state.heads.len(), end, entries), (0, 0, 0));

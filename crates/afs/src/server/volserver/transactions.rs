@@ -16,7 +16,6 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use crate::errors::{errno, volser};
-use crate::partition::PartitionId;
 use crate::server::now;
 use crate::server::volume::Volume;
 use crate::types::{Date, VolumeId};
@@ -229,11 +228,9 @@ impl Transactions {
         self.all.lock().taken.contains(&volume)
     }
 
-    /// A volume of a partition that a transaction has.
-    pub fn volume_in(&self, partition: PartitionId) -> Option<VolumeId> {
-        let all = self.all.lock();
-        let is_it = |found: &&Transaction| found.volume.partition.id == partition && !found.is_deleted;
-        all.transactions.values().find(is_it).map(|found| found.volume.id)
+    /// The volumes that transactions and calls have.
+    pub fn taken(&self) -> Vec<VolumeId> {
+        self.all.lock().taken.iter().copied().collect()
     }
 
     /// All transactions in the order of their numbers.
