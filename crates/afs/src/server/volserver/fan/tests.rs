@@ -55,6 +55,30 @@ fn a_slow_one_is_left_behind() {
     assert!(matches!(end, Next::Behind));
 }
 
+/// Goal: a receiver that often has another one wait, but takes a part in time, is not left behind,
+/// though the delays take longer than the limit together.
+#[test]
+fn delays_do_not_add_up() {
+    const DELAY: Duration = Duration::from_millis(50);
+    let fan = Fan::new(2, Some(20 * DELAY));
+    let (slow, fast) = (fan.receiver(0), fan.receiver(1));
+    let count = DEPTH as u8 + 30;
+    std::thread::scope(|scope| {
+        let maker = fan.maker();
+        scope.spawn(move || {
+            assert!((0..count).all(|n| maker.push(&part(n))));
+            maker.end();
+        });
+        let all = scope.spawn(move || take_all(&fast));
+        for n in 0..count {
+            std::thread::sleep(DELAY);
+            assert!(matches!(slow.next(), Next::Part(part) if part.bytes()[0] == n));
+        }
+        assert!(matches!(slow.next(), Next::End));
+        assert_eq!(all.join().unwrap().0.len(), usize::from(count));
+    });
+}
+
 /// Goal: receivers that are equally slow are waited for, however long that takes.
 #[test]
 fn equally_slow_ones_stay() {
