@@ -40,7 +40,7 @@ const RESTORE: Duration = Duration::from_secs(24 * 3600);
 /// How long other servers may take for dumps.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// How long one server may have others wait, in all. Default: 10 seconds.
+    /// How long a server that takes nothing may have others wait. Default: 10 seconds.
     pub lag: Duration,
     /// When a server that takes no more bytes is given up. Default: 10 minutes.
     pub idle: Duration,
@@ -189,8 +189,10 @@ impl Site<'_> {
     }
 }
 
+/// The code of a call that failed. It is never 0, which stands for success in replies.
 fn code(error: &rx::Error) -> i32 {
     match error {
+        rx::Error::Aborted { code: 0 } => errors::rx::RX_CALL_DEAD,
         rx::Error::Aborted { code } => *code,
         _ => errors::rx::RX_CALL_DEAD,
     }

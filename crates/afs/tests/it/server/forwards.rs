@@ -24,8 +24,8 @@ const REFUSAL: i32 = 4711;
 
 /// What another server does with a dump.
 enum Behavior {
-    /// It refuses the dump after so many bytes.
-    Refuses(usize),
+    /// It refuses the dump after so many bytes, with a code.
+    Refuses(usize, i32),
     /// It reads nothing until the test says so, and then sends the dump to the test.
     Waits(Mutex<Receiver<()>>, Sender<Vec<u8>>),
 }
@@ -42,9 +42,9 @@ impl Service for Behavior {
         arguments.resize(Call::size_before_data(opcode).ok_or(2)?, 0);
         call.read_exact(&mut arguments).map_err(|_| 3)?;
         match self {
-            Self::Refuses(after) => {
+            Self::Refuses(after, code) => {
                 call.read_exact(&mut vec![0; *after]).map_err(|_| 4)?;
-                Err(REFUSAL)
+                Err(*code)
             }
             Self::Waits(until, to) => {
                 until.lock().recv().map_err(|_| 5)?;
@@ -120,7 +120,7 @@ fn a_server_that_refuses() {
     let (rig, file) = source(Default::default());
     let there = Rig::new();
     for volume in [VOLUME, CLONE] {
-        let (_endpoint, refusing) = stub(&there, Behavior::Refuses(100_000));
+        let (_endpoint, refusing) = stub(&there, Behavior::Refuses(100_000, REFUSAL));
         let operator = there.operator();
         let transaction = operator.create(COPY, "copy").unwrap();
         let server = destination(there.server().volume_address().unwrap());
@@ -135,6 +135,22 @@ fn a_server_that_refuses() {
         operator.call(Call::DeleteVolume { transaction }).unwrap();
         operator.end(transaction).unwrap();
     }
+}
+
+/// Goal: a server that ends the call with code 0 has not taken the volume.
+#[test]
+fn a_server_that_refuses_with_code_0() {
+    let (rig, _) = source(Default::default());
+    let (_endpoint, refusing) = stub(&rig, Behavior::Refuses(100_000, 0));
+    assert_eq!(forward(&rig, CLONE, vec![refusing.clone()]), [RX_CALL_DEAD]);
+    let operator = rig.operator();
+    let transaction = operator.begin(CLONE, attach::BUSY).unwrap();
+    let Replica { server: to, transaction: to_transaction } = refusing;
+    let cookie = RestoreCookie { name: Chars::new(b"copy"), parent: COPY, ..RestoreCookie::default() };
+    let call = Call::Forward { transaction, since: Date(0), to, to_transaction, cookie };
+    // The client has the code as an error of its own.
+    assert!(matches!(operator.connection.call(call.request(), TIME), Err(rx::Error::Dead)));
+    operator.end(transaction).unwrap();
 }
 
 /// Goal: a server that takes nothing for a while does not keep another one waiting, and gets all
