@@ -28,12 +28,14 @@ use crate::errors::{self, errno, rxgen, volser};
 use crate::server::open::Open;
 use crate::server::{VOLUME_SERVICE, chain};
 use crate::types::{Date, Destination, Replica, RestoreCookie};
-use crate::volume::{DumpScope, dump};
+use crate::volume::{DumpScope, Walk, dump_from};
 use crate::wire::List;
 use crate::{Error, Place, Record};
 
 /// Bytes that are sent at once.
 const PIECE: usize = 64 << 10;
+/// How often the receiver is asked for while nothing is put out.
+const CHECK: Duration = Duration::from_secs(1);
 /// How long the end of a restore may take.
 const RESTORE: Duration = Duration::from_secs(24 * 3600);
 
@@ -57,22 +59,24 @@ pub(super) struct Source<'a> {
     open: &'a Open,
     header: VolumeHeader,
     scope: DumpScope,
+    walk: Walk,
 }
 
 impl<'a> Source<'a> {
     pub(super) fn new(open: &'a Open, since: Date, omit_unchanged_directories: bool) -> Self {
         let scope = DumpScope { since, omit_unchanged_directories, version_base: open.version(0) };
-        Self { open, header: open.header(), scope }
+        Self { open, header: open.header(), scope, walk: Walk::default() }
     }
 
     pub(super) fn size(&self) -> crate::Result<u64> {
         crate::volume::dump_size(&self.open.fs, &self.header, self.scope)
     }
 
-    /// Makes the dump, and puts it out in parts, without its first `skip` bytes.
+    /// Makes the dump, and puts it out in parts, without its first `skip` bytes. While it skips, an
+    /// empty part now and then lets `put` end the dump.
     pub(super) fn write(&self, skip: u64, put: impl FnMut(Vec<u8>) -> io::Result<()>) -> crate::Result<()> {
-        let parts = Parts { skip, at: 0, bytes: Vec::with_capacity(PIECE), put };
-        let mut parts = dump(&self.open.fs, &self.header, self.scope, parts)?;
+        let parts = Parts { at: skip, bytes: Vec::with_capacity(PIECE), put_at: Instant::now(), put };
+        let mut parts = dump_from(&self.open.fs, &self.header, self.scope, &self.walk, skip, parts)?;
         let place = Place { record: Record::DumpEnd, at: parts.at };
         parts.flush().map_err(|source| Error::Write { place, source })
     }
@@ -85,33 +89,38 @@ impl<'a> Source<'a> {
 
 /// An output in parts of [`PIECE`] bytes.
 struct Parts<F> {
-    /// Bytes that are not put out.
-    skip: u64,
     at: u64,
     bytes: Vec<u8>,
+    /// When the last part was put out.
+    put_at: Instant,
     put: F,
+}
+
+impl<F: FnMut(Vec<u8>) -> io::Result<()>> Parts<F> {
+    fn put_out(&mut self) -> io::Result<()> {
+        self.put_at = Instant::now();
+        let full = std::mem::replace(&mut self.bytes, Vec::with_capacity(PIECE));
+        (self.put)(full)
+    }
 }
 
 impl<F: FnMut(Vec<u8>) -> io::Result<()>> Write for Parts<F> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.at += bytes.len() as u64;
-        let skipped = bytes.len().min(usize::try_from(self.skip).unwrap_or(usize::MAX));
-        self.skip -= skipped as u64;
-        let mut rest = &bytes[skipped..];
+        let mut rest = bytes;
         while !rest.is_empty() {
             let (now, later) = rest.split_at(rest.len().min(PIECE - self.bytes.len()));
             self.bytes.extend_from_slice(now);
             rest = later;
             if self.bytes.len() == PIECE {
-                self.flush()?;
+                self.put_out()?;
             }
         }
         Ok(bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        let full = std::mem::replace(&mut self.bytes, Vec::with_capacity(PIECE));
-        if full.is_empty() { Ok(()) } else { (self.put)(full) }
+        if self.bytes.is_empty() && self.put_at.elapsed() < CHECK { Ok(()) } else { self.put_out() }
     }
 }
 
