@@ -13,14 +13,15 @@
 
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddrV4};
-use std::sync::{Arc, Weak};
+use std::sync::Weak;
 use std::time::{Duration, Instant};
 
 use rx::security::Level;
 use rx::security::rxkad::{Client, SUPERUSER};
-use rx::{Call as RxCall, Connection, Endpoint, Slice};
+use rx::{Call as RxCall, Connection, Slice};
 
 use super::fan::{Fan, Next, Receiver};
+use super::transactions::Lease;
 use super::{Outcome, VolumeServer};
 use crate::calls::volserver::{Call, MAX_DESTINATIONS};
 use crate::dump::VolumeHeader;
@@ -36,7 +37,9 @@ use crate::{Error, Place, Record};
 const PIECE: usize = 64 << 10;
 /// How often the receiver is asked for while nothing is put out.
 const CHECK: Duration = Duration::from_secs(1);
-/// How long the end of a restore may take.
+/// Most bytes of a reply that are read. It should have none.
+const REPLY: usize = 4;
+/// How long the end of a restore may take, after the other server received all bytes.
 const RESTORE: Duration = Duration::from_secs(24 * 3600);
 
 /// How long other servers may take for dumps.
@@ -127,11 +130,11 @@ impl<F: FnMut(Vec<u8>) -> io::Result<()>> Write for Parts<F> {
 /// A call of Restore at another volume server.
 struct Site<'a> {
     call: RxCall,
-    // The call is theirs, so they go after it.
+    // The call is its own, so it goes after it.
     _connection: Connection,
-    _endpoint: Arc<Endpoint>,
     peer: SocketAddrV4,
     source: &'a Source<'a>,
+    lease: &'a Lease<'a>,
     idle: Duration,
 }
 
@@ -142,8 +145,30 @@ impl Site<'_> {
     }
 
     fn part(&mut self, part: impl Into<Slice>) -> Outcome<()> {
-        self.call.set_deadline(Some(Instant::now() + self.idle));
-        self.call.write(part).map_err(|error| self.code(&error))
+        let mut parts = vec![part.into()];
+        // What was written once only needs room.
+        self.wait(self.idle, |call| call.write_parts(std::mem::take(&mut parts)))
+    }
+
+    /// Repeats a step until its deadline does not end it. The wait ends, too, when the other server
+    /// takes nothing for long, and soon after the transaction ended. `rest` is how long the server
+    /// may take once it has all bytes.
+    fn wait<T>(&mut self, rest: Duration, mut step: impl FnMut(&mut RxCall) -> rx::Result<T>) -> Outcome<T> {
+        let (mut left, mut since) = (self.call.unacknowledged(), Instant::now());
+        loop {
+            if self.lease.has_ended() {
+                return Err(errno::ENOENT);
+            }
+            let until = since + if left > 0 { self.idle } else { rest };
+            self.call.set_deadline(Some(until.min(Instant::now() + CHECK)));
+            let done = step(&mut self.call);
+            let now_left = self.call.unacknowledged();
+            match done {
+                Err(rx::Error::Deadline) if now_left != left => (left, since) = (now_left, Instant::now()),
+                Err(rx::Error::Deadline) if Instant::now() < until => {}
+                done => return done.map_err(|error| self.code(&error)),
+            }
+        }
     }
 
     /// Sends the dump without its first `skip` bytes, and waits until the other server has all.
@@ -191,9 +216,8 @@ impl Site<'_> {
     }
 
     fn end(mut self) -> Outcome<()> {
-        self.call.set_deadline(Some(Instant::now() + RESTORE));
-        let reply = self.call.write_last(Vec::new()).and_then(|()| self.call.read_all(4));
-        let reply = reply.map_err(|error| self.code(&error))?;
+        self.call.write_last(Vec::new()).map_err(|error| self.code(&error))?;
+        let reply = self.wait(RESTORE, |call| call.read_all(REPLY))?;
         if reply.is_empty() { Ok(()) } else { Err(rxgen::RXGEN_CC_UNMARSHAL) }
     }
 }
@@ -219,7 +243,7 @@ impl VolumeServer {
         let lease = self.lease(transaction, "Forward")?;
         let open = self.open(&lease)?;
         let source = Source::new(&open, since, true);
-        self.reach(&source, to, to_transaction, cookie)?.rest(0)
+        self.reach((&source, &lease), to, to_transaction, cookie)?.rest(0)
     }
 
     pub(super) fn forward_multiple(
@@ -235,7 +259,7 @@ impl VolumeServer {
         let lag = (!open.fs.objset().is_live()).then_some(self.core.forwards.lag);
         let fan = Fan::new(to.len(), lag);
         let send = |replica: &Replica, from: &Receiver<'_>| {
-            self.reach(&source, &replica.server, replica.transaction, cookie)?.follow(from)
+            self.reach((&source, &lease), &replica.server, replica.transaction, cookie)?.follow(from)
         };
         let codes = std::thread::scope(|scope| {
             let send = &send;
@@ -274,7 +298,7 @@ impl VolumeServer {
     /// Calls Restore at another volume server.
     fn reach<'a>(
         &self,
-        source: &'a Source<'a>,
+        (source, lease): (&'a Source<'a>, &'a Lease<'a>),
         to: &Destination,
         to_transaction: i32,
         cookie: &RestoreCookie,
@@ -293,8 +317,10 @@ impl VolumeServer {
             code(&error)
         };
         let connection = endpoint.connect(peer, VOLUME_SERVICE, &class).map_err(failed)?;
+        // The server's end drops the last reference, which ends the calls.
+        drop(endpoint);
         let call = connection.open(idle).map_err(failed)?;
-        let mut site = Site { call, _connection: connection, _endpoint: endpoint, peer, source, idle };
+        let mut site = Site { call, _connection: connection, peer, source, lease, idle };
         let request = Call::Restore { transaction: to_transaction, flags: 0, cookie: cookie.clone() };
         site.part(request.request())?;
         Ok(site)

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use afs::calls::volserver::{Call, Reply, attach};
 use afs::errors::rx::RX_CALL_DEAD;
+use afs::partition::PartitionId;
 use afs::types::{Date, Destination, Fid, Replica, RestoreCookie, VolumeId};
 use afs::wire::{Chars, List};
 use parking_lot::Mutex;
@@ -74,6 +75,10 @@ fn destination(address: SocketAddrV4) -> Destination {
 
 /// A server whose volume has a file of [`LONG`] bytes and a clone, and the file.
 fn source(limits: afs::server::ForwardLimits) -> (Rig, Fid) {
+    source_of(limits, LONG)
+}
+
+fn source_of(limits: afs::server::ForwardLimits, length: usize) -> (Rig, Fid) {
     let mut rig = Rig::new();
     let image = rig.dir.path().join("d0");
     rig.stop();
@@ -83,7 +88,7 @@ fn source(limits: afs::server::ForwardLimits) -> (Rig, Fid) {
     rig.client(Some("admin")).call(quota(0)).unwrap();
     let (operator, client) = (rig.operator(), rig.client(None));
     let file = client.create(root(VOLUME), "f").unwrap().fid;
-    client.store(file, 0, &testpools::noise(7, LONG), LONG as u64).unwrap();
+    client.store(file, 0, &testpools::noise(7, length), length as u64).unwrap();
     let transaction = operator.begin(VOLUME, attach::BUSY).unwrap();
     operator.clone_volume(transaction, 1, "v.readonly", CLONE).unwrap();
     operator.end(transaction).unwrap();
@@ -193,9 +198,59 @@ fn a_slow_server() {
 fn a_server_that_hangs() {
     let limits = afs::server::ForwardLimits { idle: Duration::from_millis(100), ..Default::default() };
     let (rig, _) = source(limits);
-    let (_go_on, until) = channel();
+    let (go_on, until) = channel();
     let (_endpoint, hanging) = stub(&rig, Behavior::Waits(Mutex::new(until), channel().0));
     for volume in [VOLUME, CLONE] {
         assert_eq!(forward(&rig, volume, vec![hanging.clone()]), [RX_CALL_DEAD], "{volume}");
+    }
+    drop(go_on);
+}
+
+/// Goal: a server that takes nothing is given up in the same time if the dump was written whole, and
+/// waits in the buffers of both sides.
+#[test]
+fn a_server_that_hangs_with_a_short_dump() {
+    let limits = afs::server::ForwardLimits { idle: Duration::from_millis(100), ..Default::default() };
+    let (rig, _) = source_of(limits, 600_000);
+    let (go_on, until) = channel();
+    let (_endpoint, hanging) = stub(&rig, Behavior::Waits(Mutex::new(until), channel().0));
+    assert_eq!(forward(&rig, CLONE, vec![hanging]), [RX_CALL_DEAD]);
+    drop(go_on);
+}
+
+/// Goal: neither a partition that is forced out nor a server that ends waits for a server that
+/// takes nothing.
+#[test]
+fn forwards_that_end_early() {
+    for is_forced_out in [true, false] {
+        let (mut rig, _) = source(Default::default());
+        let there = Rig::new();
+        let (go_on, until) = channel();
+        let (_endpoint, hanging) = stub(&there, Behavior::Waits(Mutex::new(until), channel().0));
+        let (operator, watcher) = (rig.operator(), rig.operator());
+        let transaction = operator.begin(CLONE, attach::BUSY).unwrap();
+        let cookie = RestoreCookie { name: Chars::new(b"copy"), parent: COPY, ..RestoreCookie::default() };
+        let (since, to) = (Date(0), List::new(vec![hanging]).unwrap());
+        let call = Call::ForwardMultiple { transaction, since, to, spare: 0, cookie };
+        std::thread::scope(|scope| {
+            // The reply depends on which end it sees first.
+            scope.spawn(|| drop(operator.connection.call(call.request(), TIME)));
+            let begun = Instant::now();
+            let is_running = || {
+                let Reply::Monitor(all) = watcher.call(Call::Monitor {}).unwrap() else { panic!() };
+                all.iter().any(|status| status.id == transaction && status.has_call != 0)
+            };
+            while !is_running() {
+                assert!(begun.elapsed() < TIME, "the call does not begin");
+                std::thread::yield_now();
+            }
+            let begun = Instant::now();
+            match is_forced_out {
+                true => rig.server().force_out(PartitionId(0)).unwrap(),
+                false => drop(rig.server.take()),
+            }
+            assert!(begun.elapsed() < TIME, "the end waits for the other server");
+        });
+        drop(go_on);
     }
 }
