@@ -35,7 +35,7 @@ use crate::{Error, Place, Record};
 
 /// Bytes that are sent at once.
 const PIECE: usize = 64 << 10;
-/// How often the receiver is asked for while nothing is put out.
+/// How often a wait, or a dump that puts nothing out, checks the receiver.
 const CHECK: Duration = Duration::from_secs(1);
 /// Most bytes of a reply that are read. It should have none.
 const REPLY: usize = 4;

@@ -206,8 +206,8 @@ fn a_server_that_hangs() {
     drop(go_on);
 }
 
-/// Goal: a server that takes nothing is given up in the same time if the dump was written whole, and
-/// waits in the buffers of both sides.
+/// Goal: a server that takes nothing is given up in the same time if the dump was written whole,
+/// and waits in the buffers of both sides.
 #[test]
 fn a_server_that_hangs_with_a_short_dump() {
     let limits = afs::server::ForwardLimits { idle: Duration::from_millis(100), ..Default::default() };
