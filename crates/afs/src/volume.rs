@@ -27,6 +27,7 @@ mod restore;
 mod tree;
 
 pub use dump::{DumpScope, dump, dump_size};
+pub(crate) use dump::{Walk, dump_from};
 pub use readable::{Loss, LostPart, dump_readable};
 pub use restore::{Restored, restore, restored_header};
 

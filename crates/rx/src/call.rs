@@ -63,6 +63,13 @@ impl Call {
         self.deadline = deadline;
     }
 
+    /// Bytes that were written and that the peer has not acknowledged. A peer acknowledges only a
+    /// limited number of bytes that its program has not read. 0 if the call has ended.
+    #[must_use]
+    pub fn unacknowledged(&self) -> usize {
+        self.shard.lock().engine.unacknowledged(self.id)
+    }
+
     /// Sets how long a server's call may wait for its client in all, and forgets what it waited so
     /// far. Each 4 KiB that arrive, or are acknowledged, give a second back.
     ///

@@ -17,17 +17,25 @@ struct Dump {
     vnodes: Vec<Whole>,
 }
 
-fn write(dump: &Dump) -> Vec<u8> {
-    let mut writer = Writer::new(Vec::new());
+/// The dump without its first `skip` bytes.
+fn write_from(dump: &Dump, skip: u64) -> Vec<u8> {
+    let mut writer = Writer::skipping(Vec::new(), skip);
     writer.header(&dump.header).unwrap();
     writer.volume(&dump.volume).unwrap();
     for (record, data) in &dump.vnodes {
         writer.vnode(record).unwrap();
-        for range in data.chunks(777) {
+        let begun = writer.offset();
+        let skipped = writer.skip_data().unwrap();
+        assert_eq!(skipped, skip.saturating_sub(begun).min(data.len() as u64));
+        for range in data[skipped as usize..].chunks(777) {
             writer.data(range).unwrap();
         }
     }
-    let bytes = writer.end().unwrap();
+    writer.end().unwrap()
+}
+
+fn write(dump: &Dump) -> Vec<u8> {
+    let bytes = write_from(dump, 0);
     let size = dump_size(&dump.header, &dump.volume, dump.vnodes.iter().map(|(record, _)| record));
     assert_eq!(size, bytes.len() as u64);
     bytes
@@ -159,6 +167,14 @@ proptest! {
         let bytes = write(&dump);
         prop_assert_eq!(&read(&bytes[..]).unwrap(), &dump);
         prop_assert_eq!(&read(Slow(&bytes)).unwrap(), &dump);
+    }
+
+    /// Goal: a writer that skips puts out the end of the same dump.
+    #[test]
+    fn the_rest_of_a_dump(dump in any_dump(), at in any::<prop::sample::Index>()) {
+        let bytes = write(&dump);
+        let at = at.index(bytes.len());
+        prop_assert_eq!(&write_from(&dump, at as u64)[..], &bytes[at..]);
     }
 
     /// Goal: a dump that ends early is refused at its end.

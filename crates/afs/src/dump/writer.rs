@@ -32,15 +32,23 @@ pub struct Writer<W> {
     stage: Stage,
     /// How much data of the last vnode is missing.
     left: u64,
+    /// How many bytes at the beginning are not put out.
+    skip: u64,
 }
 
 impl<W: Write> Writer<W> {
     /// A writer of a dump that goes to `to`.
     pub fn new(to: W) -> Self {
-        Self { to, at: 0, record: Record::DumpHeader, stage: Stage::Begin, left: 0 }
+        Self::skipping(to, 0)
     }
 
-    /// How many bytes were written.
+    /// A writer that does not put out the first `skip` bytes. Meanwhile it flushes the output again
+    /// and again. An error of the output ends the dump, as always.
+    pub(crate) fn skipping(to: W, skip: u64) -> Self {
+        Self { to, at: 0, record: Record::DumpHeader, stage: Stage::Begin, left: 0, skip }
+    }
+
+    /// How many bytes were written, with those that were not put out.
     pub fn offset(&self) -> u64 {
         self.at
     }
@@ -63,10 +71,38 @@ impl<W: Write> Writer<W> {
     }
 
     fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        let skipped = usize::try_from(self.skip.saturating_sub(self.at)).unwrap_or(usize::MAX);
+        let bytes = match bytes.split_at_checked(skipped) {
+            Some((_, rest)) if skipped == 0 => rest,
+            Some((skipped, rest)) => {
+                self.pass(skipped.len() as u64)?;
+                rest
+            }
+            None => return self.pass(bytes.len() as u64),
+        };
         let place = self.place();
         self.to.write_all(bytes).map_err(|source| Error::Write { place, source })?;
         self.at += bytes.len() as u64;
         Ok(())
+    }
+
+    /// Advances without output.
+    fn pass(&mut self, bytes: u64) -> Result<()> {
+        let place = self.place();
+        self.to.flush().map_err(|source| Error::Write { place, source })?;
+        self.at += bytes;
+        Ok(())
+    }
+
+    /// Advances in the data of the last vnode, as far as they are not put out. Returns by how many
+    /// bytes. The caller need not read these.
+    pub(crate) fn skip_data(&mut self) -> Result<u64> {
+        let skipped = self.left.min(self.skip.saturating_sub(self.at));
+        if skipped > 0 {
+            self.pass(skipped)?;
+            self.left -= skipped;
+        }
+        Ok(skipped)
     }
 
     fn check_string(&self, string: &[u8], max: usize, field: &'static str) -> Result<()> {

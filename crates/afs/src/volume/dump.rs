@@ -1,8 +1,10 @@
 //! Dumping a volume.
 
 use std::io::Write;
+use std::sync::Arc;
 
 use ondisk::ObjNum;
+use parking_lot::Mutex;
 use zpl::{AfsBrief, AfsStatus, FileSystem, Node};
 
 use super::{entries_of, kind_of, length_of, object, type_of, vnode};
@@ -75,10 +77,40 @@ struct Found {
 /// * [`Error::Write`]: the output can't be written.
 /// * [`Error::FileSystem`]: the volume can't be read.
 pub fn dump<W: Write>(fs: &FileSystem, volume: &VolumeHeader, scope: DumpScope, to: W) -> Result<W> {
-    let mut writer = Writer::new(to);
+    dump_from(fs, volume, scope, &Walk::default(), 0, to)
+}
+
+/// What a walk found in a volume. Several dumps of a volume that does not change may share it.
+#[derive(Default)]
+pub(crate) struct Walk(Mutex<Option<Arc<Vec<Found>>>>);
+
+impl Walk {
+    /// Walks, unless another dump has. One that finds another one walking waits for it.
+    fn all(&self, fs: &FileSystem, scope: DumpScope) -> Result<Arc<Vec<Found>>> {
+        let mut all = self.0.lock();
+        if let Some(all) = &*all {
+            return Ok(Arc::clone(all));
+        }
+        let found = walk(fs, scope).collect::<Result<Vec<Found>>>()?;
+        Ok(Arc::clone(all.insert(Arc::new(found))))
+    }
+}
+
+/// [`dump`] without its first `skip` bytes. The data of files among them are not read.
+///
+/// While it skips, it flushes the output again and again, which may end the dump by an error.
+pub(crate) fn dump_from<W: Write>(
+    fs: &FileSystem,
+    volume: &VolumeHeader,
+    scope: DumpScope,
+    walk: &Walk,
+    skip: u64,
+    to: W,
+) -> Result<W> {
+    let mut writer = Writer::skipping(to, skip);
     writer.header(&dump_header(volume, scope))?;
     writer.volume(volume)?;
-    let all = walk(fs, scope).collect::<Result<Vec<Found>>>()?;
+    let all = walk.all(fs, scope)?;
     for directories in [true, false] {
         for found in all.iter().filter(|found| found.number.is_directory() == directories) {
             write_vnode(&mut writer, (fs, &all), *found, scope)?;
@@ -252,7 +284,7 @@ fn with_length(blob: Vec<u8>) -> (u64, Vec<u8>) {
 /// The contents of a file.
 fn data<W: Write>(writer: &mut Writer<W>, node: &Node, length: u64) -> Result<()> {
     const ZEROS: [u8; 4096] = [0; 4096];
-    let mut offset = 0;
+    let mut offset = writer.skip_data()?;
     while offset < length {
         let parts = node.read_blocks(offset, PIECE as u64)?;
         if parts.is_empty() {

@@ -97,6 +97,12 @@ impl Engine {
         Ok(room)
     }
 
+    /// Bytes of a call that the peer has not acknowledged. 0 if the call is gone.
+    pub fn unacknowledged(&mut self, id: CallId) -> usize {
+        let call = self.connection(id.connection).and_then(|connection| connection.call(id));
+        call.map_or(0, |call| call.sender.bytes())
+    }
+
     /// Lets a server's call wait for its client for another time in all than
     /// [`Config::patience`](super::Config::patience). What it has waited so far is forgotten.
     pub fn set_patience(&mut self, id: CallId, time: Duration) {

@@ -5,10 +5,13 @@
 //! receivers share. The maker waits while a queue is full, so the slowest receiver has the others
 //! wait.
 //!
-//! Each receiver may do so for a limited time in all. Only the time counts in which another one
-//! has an empty queue: if all are equally slow, none is to blame. A receiver that used up its time
-//! is left behind. It still takes what is in its queue, and then makes the rest of the dump by
-//! itself.
+//! Each receiver may do so for a limited time, which begins anew when it takes a part. Only the
+//! time counts in which another one has an empty queue: if all are equally slow, none is to blame.
+//! A receiver that takes nothing for the whole time is left behind. It still takes what is in its
+//! queue, and then makes the rest of the dump by itself.
+//!
+//! So short delays do not add up in a long dump. In exchange, a receiver that is always slow, but
+//! takes parts, sets the pace of all.
 //!
 //! # Life
 //! A receiver follows the dump until it is left behind, or gone. It never follows again.
@@ -32,7 +35,7 @@ const DEPTH: usize = 32;
 pub(super) struct Fan {
     state: Mutex<State>,
     changed: Condvar,
-    /// How long a receiver may have others wait. `None`: none is left behind.
+    /// How long a receiver that takes nothing may have others wait. `None`: none is left behind.
     lag: Option<Duration>,
 }
 
@@ -57,8 +60,8 @@ enum Stage {
 struct Lane {
     queue: VecDeque<Slice>,
     stage: Stage,
-    /// How long others waited for this one.
-    lagged: Duration,
+    /// Since when others wait for this one. `None`: it took a part since, or none waits.
+    blocks: Option<Instant>,
 }
 
 impl Lane {
@@ -85,7 +88,7 @@ pub(super) enum Next {
 
 impl Fan {
     pub(super) fn new(receivers: usize, lag: Option<Duration>) -> Self {
-        let lane = || Lane { queue: VecDeque::new(), stage: Stage::Follows, lagged: Duration::ZERO };
+        let lane = || Lane { queue: VecDeque::new(), stage: Stage::Follows, blocks: None };
         let lanes = std::iter::repeat_with(lane).take(receivers).collect();
         Self { state: Mutex::new(State { lanes, end: None }), changed: Condvar::new(), lag }
     }
@@ -119,20 +122,19 @@ impl Maker<'_> {
         count > 0
     }
 
-    /// Waits for a change, for as long as the receivers with full queues may lag. Those that used
-    /// up their time are left behind.
+    /// Waits for a change, for as long as the receivers with full queues may have others wait.
+    /// Those that took nothing for that time are left behind.
     fn wait(&self, state: &mut parking_lot::MutexGuard<'_, State>) {
         let Some(lag) = self.fan.lag.filter(|_| state.lanes.iter().any(Lane::is_idle)) else {
+            state.lanes.iter_mut().for_each(|lane| lane.blocks = None);
             return self.fan.changed.wait(state);
         };
-        let full: Vec<usize> = (0..state.lanes.len()).filter(|i| state.lanes[*i].is_full()).collect();
-        let left = full.iter().map(|i| lag.saturating_sub(state.lanes[*i].lagged)).min();
-        let begun = Instant::now();
-        self.fan.changed.wait_for(state, left.unwrap_or_default());
-        for lane in full {
-            let lane = &mut state.lanes[lane];
-            lane.lagged += begun.elapsed();
-            if lane.is_full() && lane.lagged >= lag {
+        let now = Instant::now();
+        let full = state.lanes.iter_mut().filter(|lane| lane.is_full());
+        let longest = full.map(|lane| now - *lane.blocks.get_or_insert(now)).max();
+        self.fan.changed.wait_for(state, lag.saturating_sub(longest.unwrap_or_default()));
+        for lane in state.lanes.iter_mut().filter(|lane| lane.is_full()) {
+            if lane.blocks.is_some_and(|since| since.elapsed() >= lag) {
                 lane.stage = Stage::Behind;
                 self.fan.changed.notify_all();
             }
@@ -172,6 +174,7 @@ impl Receiver<'_> {
             let end = state.end;
             let lane = &mut state.lanes[self.lane];
             if let Some(part) = lane.queue.pop_front() {
+                lane.blocks = None;
                 self.fan.changed.notify_all();
                 return Next::Part(part);
             }

@@ -13,14 +13,15 @@
 
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddrV4};
-use std::sync::{Arc, Weak};
+use std::sync::Weak;
 use std::time::{Duration, Instant};
 
 use rx::security::Level;
 use rx::security::rxkad::{Client, SUPERUSER};
-use rx::{Call as RxCall, Connection, Endpoint, Slice};
+use rx::{Call as RxCall, Connection, Slice};
 
 use super::fan::{Fan, Next, Receiver};
+use super::transactions::Lease;
 use super::{Outcome, VolumeServer};
 use crate::calls::volserver::{Call, MAX_DESTINATIONS};
 use crate::dump::VolumeHeader;
@@ -28,19 +29,23 @@ use crate::errors::{self, errno, rxgen, volser};
 use crate::server::open::Open;
 use crate::server::{VOLUME_SERVICE, chain};
 use crate::types::{Date, Destination, Replica, RestoreCookie};
-use crate::volume::{DumpScope, dump};
+use crate::volume::{DumpScope, Walk, dump_from};
 use crate::wire::List;
 use crate::{Error, Place, Record};
 
 /// Bytes that are sent at once.
 const PIECE: usize = 64 << 10;
-/// How long the end of a restore may take.
+/// How often a wait, or a dump that puts nothing out, checks the receiver.
+const CHECK: Duration = Duration::from_secs(1);
+/// Most bytes of a reply that are read. It should have none.
+const REPLY: usize = 4;
+/// How long the end of a restore may take, after the other server received all bytes.
 const RESTORE: Duration = Duration::from_secs(24 * 3600);
 
 /// How long other servers may take for dumps.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// How long one server may have others wait, in all. Default: 10 seconds.
+    /// How long a server that takes nothing may have others wait. Default: 10 seconds.
     pub lag: Duration,
     /// When a server that takes no more bytes is given up. Default: 10 minutes.
     pub idle: Duration,
@@ -57,22 +62,24 @@ pub(super) struct Source<'a> {
     open: &'a Open,
     header: VolumeHeader,
     scope: DumpScope,
+    walk: Walk,
 }
 
 impl<'a> Source<'a> {
     pub(super) fn new(open: &'a Open, since: Date, omit_unchanged_directories: bool) -> Self {
         let scope = DumpScope { since, omit_unchanged_directories, version_base: open.version(0) };
-        Self { open, header: open.header(), scope }
+        Self { open, header: open.header(), scope, walk: Walk::default() }
     }
 
     pub(super) fn size(&self) -> crate::Result<u64> {
         crate::volume::dump_size(&self.open.fs, &self.header, self.scope)
     }
 
-    /// Makes the dump, and puts it out in parts, without its first `skip` bytes.
+    /// Makes the dump, and puts it out in parts, without its first `skip` bytes. While it skips, an
+    /// empty part now and then lets `put` end the dump.
     pub(super) fn write(&self, skip: u64, put: impl FnMut(Vec<u8>) -> io::Result<()>) -> crate::Result<()> {
-        let parts = Parts { skip, at: 0, bytes: Vec::with_capacity(PIECE), put };
-        let mut parts = dump(&self.open.fs, &self.header, self.scope, parts)?;
+        let parts = Parts { at: skip, bytes: Vec::with_capacity(PIECE), put_at: Instant::now(), put };
+        let mut parts = dump_from(&self.open.fs, &self.header, self.scope, &self.walk, skip, parts)?;
         let place = Place { record: Record::DumpEnd, at: parts.at };
         parts.flush().map_err(|source| Error::Write { place, source })
     }
@@ -85,44 +92,49 @@ impl<'a> Source<'a> {
 
 /// An output in parts of [`PIECE`] bytes.
 struct Parts<F> {
-    /// Bytes that are not put out.
-    skip: u64,
     at: u64,
     bytes: Vec<u8>,
+    /// When the last part was put out.
+    put_at: Instant,
     put: F,
+}
+
+impl<F: FnMut(Vec<u8>) -> io::Result<()>> Parts<F> {
+    fn put_out(&mut self) -> io::Result<()> {
+        self.put_at = Instant::now();
+        let full = std::mem::replace(&mut self.bytes, Vec::with_capacity(PIECE));
+        (self.put)(full)
+    }
 }
 
 impl<F: FnMut(Vec<u8>) -> io::Result<()>> Write for Parts<F> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.at += bytes.len() as u64;
-        let skipped = bytes.len().min(usize::try_from(self.skip).unwrap_or(usize::MAX));
-        self.skip -= skipped as u64;
-        let mut rest = &bytes[skipped..];
+        let mut rest = bytes;
         while !rest.is_empty() {
             let (now, later) = rest.split_at(rest.len().min(PIECE - self.bytes.len()));
             self.bytes.extend_from_slice(now);
             rest = later;
             if self.bytes.len() == PIECE {
-                self.flush()?;
+                self.put_out()?;
             }
         }
         Ok(bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        let full = std::mem::replace(&mut self.bytes, Vec::with_capacity(PIECE));
-        if full.is_empty() { Ok(()) } else { (self.put)(full) }
+        if self.bytes.is_empty() && self.put_at.elapsed() < CHECK { Ok(()) } else { self.put_out() }
     }
 }
 
 /// A call of Restore at another volume server.
 struct Site<'a> {
     call: RxCall,
-    // The call is theirs, so they go after it.
+    // The call is its own, so it goes after it.
     _connection: Connection,
-    _endpoint: Arc<Endpoint>,
     peer: SocketAddrV4,
     source: &'a Source<'a>,
+    lease: &'a Lease<'a>,
     idle: Duration,
 }
 
@@ -133,8 +145,30 @@ impl Site<'_> {
     }
 
     fn part(&mut self, part: impl Into<Slice>) -> Outcome<()> {
-        self.call.set_deadline(Some(Instant::now() + self.idle));
-        self.call.write(part).map_err(|error| self.code(&error))
+        let mut parts = vec![part.into()];
+        // What was written once only needs room.
+        self.wait(self.idle, |call| call.write_parts(std::mem::take(&mut parts)))
+    }
+
+    /// Repeats a step until its deadline does not end it. The wait ends, too, when the other server
+    /// takes nothing for long, and soon after the transaction ended. `rest` is how long the server
+    /// may take once it has all bytes.
+    fn wait<T>(&mut self, rest: Duration, mut step: impl FnMut(&mut RxCall) -> rx::Result<T>) -> Outcome<T> {
+        let (mut left, mut since) = (self.call.unacknowledged(), Instant::now());
+        loop {
+            if self.lease.has_ended() {
+                return Err(errno::ENOENT);
+            }
+            let until = since + if left > 0 { self.idle } else { rest };
+            self.call.set_deadline(Some(until.min(Instant::now() + CHECK)));
+            let done = step(&mut self.call);
+            let now_left = self.call.unacknowledged();
+            match done {
+                Err(rx::Error::Deadline) if now_left != left => (left, since) = (now_left, Instant::now()),
+                Err(rx::Error::Deadline) if Instant::now() < until => {}
+                done => return done.map_err(|error| self.code(&error)),
+            }
+        }
     }
 
     /// Sends the dump without its first `skip` bytes, and waits until the other server has all.
@@ -182,15 +216,16 @@ impl Site<'_> {
     }
 
     fn end(mut self) -> Outcome<()> {
-        self.call.set_deadline(Some(Instant::now() + RESTORE));
-        let reply = self.call.write_last(Vec::new()).and_then(|()| self.call.read_all(4));
-        let reply = reply.map_err(|error| self.code(&error))?;
+        self.call.write_last(Vec::new()).map_err(|error| self.code(&error))?;
+        let reply = self.wait(RESTORE, |call| call.read_all(REPLY))?;
         if reply.is_empty() { Ok(()) } else { Err(rxgen::RXGEN_CC_UNMARSHAL) }
     }
 }
 
+/// The code of a call that failed. It is never 0, which stands for success in replies.
 fn code(error: &rx::Error) -> i32 {
     match error {
+        rx::Error::Aborted { code: 0 } => errors::rx::RX_CALL_DEAD,
         rx::Error::Aborted { code } => *code,
         _ => errors::rx::RX_CALL_DEAD,
     }
@@ -208,7 +243,7 @@ impl VolumeServer {
         let lease = self.lease(transaction, "Forward")?;
         let open = self.open(&lease)?;
         let source = Source::new(&open, since, true);
-        self.reach(&source, to, to_transaction, cookie)?.rest(0)
+        self.reach((&source, &lease), to, to_transaction, cookie)?.rest(0)
     }
 
     pub(super) fn forward_multiple(
@@ -224,7 +259,7 @@ impl VolumeServer {
         let lag = (!open.fs.objset().is_live()).then_some(self.core.forwards.lag);
         let fan = Fan::new(to.len(), lag);
         let send = |replica: &Replica, from: &Receiver<'_>| {
-            self.reach(&source, &replica.server, replica.transaction, cookie)?.follow(from)
+            self.reach((&source, &lease), &replica.server, replica.transaction, cookie)?.follow(from)
         };
         let codes = std::thread::scope(|scope| {
             let send = &send;
@@ -263,7 +298,7 @@ impl VolumeServer {
     /// Calls Restore at another volume server.
     fn reach<'a>(
         &self,
-        source: &'a Source<'a>,
+        (source, lease): (&'a Source<'a>, &'a Lease<'a>),
         to: &Destination,
         to_transaction: i32,
         cookie: &RestoreCookie,
@@ -282,8 +317,10 @@ impl VolumeServer {
             code(&error)
         };
         let connection = endpoint.connect(peer, VOLUME_SERVICE, &class).map_err(failed)?;
+        // The server's end drops the last reference, which ends the calls.
+        drop(endpoint);
         let call = connection.open(idle).map_err(failed)?;
-        let mut site = Site { call, _connection: connection, _endpoint: endpoint, peer, source, idle };
+        let mut site = Site { call, _connection: connection, peer, source, lease, idle };
         let request = Call::Restore { transaction: to_transaction, flags: 0, cookie: cookie.clone() };
         site.part(request.request())?;
         Ok(site)

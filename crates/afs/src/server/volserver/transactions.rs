@@ -93,6 +93,13 @@ impl std::ops::Deref for Lease<'_> {
     }
 }
 
+impl Lease<'_> {
+    /// Whether the transaction has ended, which happens when its partition is forced out.
+    pub fn has_ended(&self) -> bool {
+        !self.all.all.lock().transactions.contains_key(&self.transaction.id)
+    }
+}
+
 impl Drop for Lease<'_> {
     fn drop(&mut self) {
         self.all.update(self.transaction.id, |transaction| {

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use afs::calls::volserver::{Call, Reply, attach};
 use afs::errors::rx::RX_CALL_DEAD;
+use afs::partition::PartitionId;
 use afs::types::{Date, Destination, Fid, Replica, RestoreCookie, VolumeId};
 use afs::wire::{Chars, List};
 use parking_lot::Mutex;
@@ -24,8 +25,8 @@ const REFUSAL: i32 = 4711;
 
 /// What another server does with a dump.
 enum Behavior {
-    /// It refuses the dump after so many bytes.
-    Refuses(usize),
+    /// It refuses the dump after so many bytes, with a code.
+    Refuses(usize, i32),
     /// It reads nothing until the test says so, and then sends the dump to the test.
     Waits(Mutex<Receiver<()>>, Sender<Vec<u8>>),
 }
@@ -42,9 +43,9 @@ impl Service for Behavior {
         arguments.resize(Call::size_before_data(opcode).ok_or(2)?, 0);
         call.read_exact(&mut arguments).map_err(|_| 3)?;
         match self {
-            Self::Refuses(after) => {
+            Self::Refuses(after, code) => {
                 call.read_exact(&mut vec![0; *after]).map_err(|_| 4)?;
-                Err(REFUSAL)
+                Err(*code)
             }
             Self::Waits(until, to) => {
                 until.lock().recv().map_err(|_| 5)?;
@@ -74,6 +75,10 @@ fn destination(address: SocketAddrV4) -> Destination {
 
 /// A server whose volume has a file of [`LONG`] bytes and a clone, and the file.
 fn source(limits: afs::server::ForwardLimits) -> (Rig, Fid) {
+    source_of(limits, LONG)
+}
+
+fn source_of(limits: afs::server::ForwardLimits, length: usize) -> (Rig, Fid) {
     let mut rig = Rig::new();
     let image = rig.dir.path().join("d0");
     rig.stop();
@@ -83,7 +88,7 @@ fn source(limits: afs::server::ForwardLimits) -> (Rig, Fid) {
     rig.client(Some("admin")).call(quota(0)).unwrap();
     let (operator, client) = (rig.operator(), rig.client(None));
     let file = client.create(root(VOLUME), "f").unwrap().fid;
-    client.store(file, 0, &testpools::noise(7, LONG), LONG as u64).unwrap();
+    client.store(file, 0, &testpools::noise(7, length), length as u64).unwrap();
     let transaction = operator.begin(VOLUME, attach::BUSY).unwrap();
     operator.clone_volume(transaction, 1, "v.readonly", CLONE).unwrap();
     operator.end(transaction).unwrap();
@@ -120,7 +125,7 @@ fn a_server_that_refuses() {
     let (rig, file) = source(Default::default());
     let there = Rig::new();
     for volume in [VOLUME, CLONE] {
-        let (_endpoint, refusing) = stub(&there, Behavior::Refuses(100_000));
+        let (_endpoint, refusing) = stub(&there, Behavior::Refuses(100_000, REFUSAL));
         let operator = there.operator();
         let transaction = operator.create(COPY, "copy").unwrap();
         let server = destination(there.server().volume_address().unwrap());
@@ -135,6 +140,22 @@ fn a_server_that_refuses() {
         operator.call(Call::DeleteVolume { transaction }).unwrap();
         operator.end(transaction).unwrap();
     }
+}
+
+/// Goal: a server that ends the call with code 0 has not taken the volume.
+#[test]
+fn a_server_that_refuses_with_code_0() {
+    let (rig, _) = source(Default::default());
+    let (_endpoint, refusing) = stub(&rig, Behavior::Refuses(100_000, 0));
+    assert_eq!(forward(&rig, CLONE, vec![refusing.clone()]), [RX_CALL_DEAD]);
+    let operator = rig.operator();
+    let transaction = operator.begin(CLONE, attach::BUSY).unwrap();
+    let Replica { server: to, transaction: to_transaction } = refusing;
+    let cookie = RestoreCookie { name: Chars::new(b"copy"), parent: COPY, ..RestoreCookie::default() };
+    let call = Call::Forward { transaction, since: Date(0), to, to_transaction, cookie };
+    // The client has the code as an error of its own.
+    assert!(matches!(operator.connection.call(call.request(), TIME), Err(rx::Error::Dead)));
+    operator.end(transaction).unwrap();
 }
 
 /// Goal: a server that takes nothing for a while does not keep another one waiting, and gets all
@@ -177,9 +198,59 @@ fn a_slow_server() {
 fn a_server_that_hangs() {
     let limits = afs::server::ForwardLimits { idle: Duration::from_millis(100), ..Default::default() };
     let (rig, _) = source(limits);
-    let (_go_on, until) = channel();
+    let (go_on, until) = channel();
     let (_endpoint, hanging) = stub(&rig, Behavior::Waits(Mutex::new(until), channel().0));
     for volume in [VOLUME, CLONE] {
         assert_eq!(forward(&rig, volume, vec![hanging.clone()]), [RX_CALL_DEAD], "{volume}");
+    }
+    drop(go_on);
+}
+
+/// Goal: a server that takes nothing is given up in the same time if the dump was written whole,
+/// and waits in the buffers of both sides.
+#[test]
+fn a_server_that_hangs_with_a_short_dump() {
+    let limits = afs::server::ForwardLimits { idle: Duration::from_millis(100), ..Default::default() };
+    let (rig, _) = source_of(limits, 600_000);
+    let (go_on, until) = channel();
+    let (_endpoint, hanging) = stub(&rig, Behavior::Waits(Mutex::new(until), channel().0));
+    assert_eq!(forward(&rig, CLONE, vec![hanging]), [RX_CALL_DEAD]);
+    drop(go_on);
+}
+
+/// Goal: neither a partition that is forced out nor a server that ends waits for a server that
+/// takes nothing.
+#[test]
+fn forwards_that_end_early() {
+    for is_forced_out in [true, false] {
+        let (mut rig, _) = source(Default::default());
+        let there = Rig::new();
+        let (go_on, until) = channel();
+        let (_endpoint, hanging) = stub(&there, Behavior::Waits(Mutex::new(until), channel().0));
+        let (operator, watcher) = (rig.operator(), rig.operator());
+        let transaction = operator.begin(CLONE, attach::BUSY).unwrap();
+        let cookie = RestoreCookie { name: Chars::new(b"copy"), parent: COPY, ..RestoreCookie::default() };
+        let (since, to) = (Date(0), List::new(vec![hanging]).unwrap());
+        let call = Call::ForwardMultiple { transaction, since, to, spare: 0, cookie };
+        std::thread::scope(|scope| {
+            // The reply depends on which end it sees first.
+            scope.spawn(|| drop(operator.connection.call(call.request(), TIME)));
+            let begun = Instant::now();
+            let is_running = || {
+                let Reply::Monitor(all) = watcher.call(Call::Monitor {}).unwrap() else { panic!() };
+                all.iter().any(|status| status.id == transaction && status.has_call != 0)
+            };
+            while !is_running() {
+                assert!(begun.elapsed() < TIME, "the call does not begin");
+                std::thread::yield_now();
+            }
+            let begun = Instant::now();
+            match is_forced_out {
+                true => rig.server().force_out(PartitionId(0)).unwrap(),
+                false => drop(rig.server.take()),
+            }
+            assert!(begun.elapsed() < TIME, "the end waits for the other server");
+        });
+        drop(go_on);
     }
 }

@@ -55,6 +55,31 @@ fn a_slow_one_is_left_behind() {
     assert!(matches!(end, Next::Behind));
 }
 
+/// Goal: the time of a receiver that has others wait begins anew when it takes a part. A receiver
+/// that takes none for the whole time is left behind.
+#[test]
+fn delays_do_not_add_up() {
+    const LAG: Duration = Duration::from_secs(60);
+    let fan = Fan::new(2, Some(LAG));
+    let (slow, fast) = (fan.receiver(0), fan.receiver(1));
+    let maker = fan.maker();
+    let push = |n| {
+        assert!(maker.push(&part(n)));
+        assert!(matches!(fast.next(), Next::Part(part) if part.bytes()[0] == n));
+    };
+    let use_up = || fan.state.lock().lanes[0].blocks = Some(Instant::now() - LAG);
+    (0..DEPTH as u8).for_each(push);
+    use_up();
+    assert!(matches!(slow.next(), Next::Part(_)));
+    push(98);
+    assert!(fan.state.lock().lanes[0].stage == Stage::Follows);
+    use_up();
+    push(99);
+    let (parts, end) = take_all(&slow);
+    assert_eq!((parts.len(), parts.last()), (DEPTH, Some(&98)));
+    assert!(matches!(end, Next::Behind));
+}
+
 /// Goal: receivers that are equally slow are waited for, however long that takes.
 #[test]
 fn equally_slow_ones_stay() {
