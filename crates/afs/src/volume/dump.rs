@@ -7,6 +7,7 @@ use ondisk::ObjNum;
 use parking_lot::Mutex;
 use zpl::{AfsBrief, AfsStatus, FileSystem, Node};
 
+use super::tree::MOST_VNODES;
 use super::{entries_of, kind_of, length_of, object, type_of, vnode};
 use crate::acl::Acl;
 use crate::dir::{Builder, Entry};
@@ -91,7 +92,15 @@ impl Walk {
         if let Some(all) = &*all {
             return Ok(Arc::clone(all));
         }
-        let found = walk(fs, scope).collect::<Result<Vec<Found>>>()?;
+        let mut found = Vec::new();
+        for one in walk(fs, scope) {
+            let one = one?;
+            if found.len() == MOST_VNODES {
+                let place = Place { record: Record::Vnode(one.number), at: 0 };
+                return Err(Error::TooLong { place, field: "the list of vnodes", max: MOST_VNODES });
+            }
+            found.push(one);
+        }
         Ok(Arc::clone(all.insert(Arc::new(found))))
     }
 }

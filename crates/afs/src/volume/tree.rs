@@ -22,7 +22,7 @@ use crate::types::{Unique, Vnode, VnodeType};
 use crate::{Error, Place, Record, Result};
 
 /// Most vnodes that directories name, or that the dump has. All are remembered until the end.
-const MOST_VNODES: usize = 16 << 20;
+pub(super) const MOST_VNODES: usize = 16 << 20;
 /// Files that are deleted at once.
 const BATCH: usize = 1024;
 
