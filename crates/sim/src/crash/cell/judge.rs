@@ -197,7 +197,10 @@ fn compare_parts(
     Ok(())
 }
 
-/// Checks that the partition has a dataset for each volume, and no others.
+/// The dataset with the list of a partition's volumes.
+const LIST: &str = "volume-table";
+
+/// Checks that the partition has a dataset for each volume, and no others but its list.
 fn check_datasets(pool: &Pool, found: &World) -> Fallible<()> {
     let mut volumes: BTreeSet<String> = found.volumes.keys().map(ToString::to_string).collect();
     let below = format!("{}/", partition());
@@ -211,6 +214,7 @@ fn check_datasets(pool: &Pool, found: &World) -> Fallible<()> {
                 }
                 volumes.remove(clone)
             }
+            None if own == LIST => true,
             None if own.contains(".clones-") => heads_of_clones.insert(own.to_owned(), false).is_none(),
             None => volumes.remove(own),
         };
