@@ -28,8 +28,8 @@ mod left;
 mod offline;
 
 pub use beside::Beside;
-pub use left::{Contents, Left};
-pub use offline::{Failures, Offline, OnDisk, partitions};
+pub use left::{Contents, Failures, Left};
+pub use offline::{Offline, OnDisk, partitions};
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -8,14 +8,11 @@ use dsl::Source;
 use poolhouse::Pool;
 use zpl::FileSystem;
 
-use super::left::{contents, of_name};
+use super::left::{Failures, contents, of_name};
 use super::{Found, GUARD, Head, NEW, PARTITION, STATE, crashes_in, header_property, user_text};
 use crate::server::header::Stored;
 use crate::server::{Error, Result};
 use crate::types::VolumeId;
-
-/// Datasets that could not be read, with the errors.
-pub type Failures = Vec<(String, dsl::Error)>;
 
 /// A partition that no server has.
 #[derive(Debug)]
