@@ -65,7 +65,7 @@ pub use dir::Dir;
 pub use dsl::{Dsl, Options};
 pub use error::{Error, KeyRefusal, NameError, PropError, Refusal};
 pub use heads::{Heads, LongHold, Owned, ResumePoint};
-pub use listing::{ListOptions, Listed, Listing};
+pub use listing::{ListOptions, Listed, Listing, Without};
 pub use name::{Name, Tail, ZFS_MAX_DATASET_NAME_LEN, is_hidden};
 pub use ops::create::Contents;
 pub use ops::props::{PropList, Setting};

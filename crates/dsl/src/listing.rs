@@ -29,11 +29,29 @@ pub struct ListOptions<'a> {
     pub threads: usize,
     /// Ends the listing early when it is set.
     pub stop: Option<&'a AtomicBool>,
+    /// What is left out, with all below it. It takes no time.
+    pub without: Option<Without<'a>>,
+}
+
+/// Datasets that a listing leaves out.
+#[derive(Debug, Clone, Copy)]
+pub struct Without<'a> {
+    /// File systems by their names.
+    pub of: &'a [String],
+    /// Which of their children are left out, by the last part of the name.
+    pub child: fn(&str) -> bool,
+}
+
+impl Without<'_> {
+    /// The test for children of a directory, if some of them may be left out.
+    fn below(&self, dir: &Dir) -> Option<fn(&str) -> bool> {
+        self.of.iter().any(|name| name == dir.name()).then_some(self.child)
+    }
 }
 
 impl Default for ListOptions<'_> {
     fn default() -> Self {
-        Self { snapshots: false, hidden: false, depth: None, threads: 4, stop: None }
+        Self { snapshots: false, hidden: false, depth: None, threads: 4, stop: None, without: None }
     }
 }
 
@@ -195,9 +213,11 @@ fn visit(job: Job, options: &ListOptions<'_>, each: &(dyn Fn(Listed) + Sync)) ->
         }
     };
     let mut jobs = Vec::new();
+    let left_out = options.without.and_then(|without| without.below(&dir));
     for child in children {
         match child {
             Ok((name, _)) if !options.hidden && is_hidden(&name) => {}
+            Ok((name, _)) if left_out.is_some_and(|is_left_out| is_left_out(&name)) => {}
             Ok((name, object)) => {
                 jobs.push(Job::Child { parent: dir.clone(), name, object, level: level + 1 });
             }

@@ -25,6 +25,7 @@
 mod beside;
 mod kept;
 mod left;
+mod log;
 mod offline;
 
 pub use beside::Beside;
@@ -132,6 +133,11 @@ impl Head {
         // "007" is another file system than "7".
         head.filter(|head| head.to_string() == name)
     }
+}
+
+/// Whether a child of a partition with this name is a volume, or has clones of one that is gone.
+pub fn is_volume_name(child: &str) -> bool {
+    Head::parse(child).is_some()
 }
 
 impl std::fmt::Display for Head {

@@ -318,6 +318,26 @@ fn one_pass_lists_all() {
     assert!(names(&ListOptions { hidden: true, ..all }).iter().any(|n| n == "single-lz4/$ORIGIN"));
 }
 
+/// Goal: what a listing leaves out is missing with all below it, and only below the named directory.
+#[test]
+fn listings_leave_out() {
+    let dsl = open_dsl(&testkit::load("single-lz4"));
+    let names = |of: &[String]| -> Vec<String> {
+        let without = Some(dsl::Without { of, child: |name| name == "one" || name == "nest" });
+        let options = ListOptions { snapshots: true, without, ..ListOptions::default() };
+        dsl.list_sorted(None, &options).unwrap().whole().unwrap().iter().map(Dataset::name).collect()
+    };
+    let all = names(&[]);
+    let (root, nest) = ("single-lz4".to_owned(), "single-lz4/nest".to_owned());
+    let has = |names: &[String], start: &str| names.iter().any(|name| name.starts_with(start));
+    let without_one = names(std::slice::from_ref(&nest));
+    assert!(has(&all, "single-lz4/nest/one") && !has(&without_one, "single-lz4/nest/one"));
+    assert!(without_one.contains(&nest));
+    let without_nest = names(&[root]);
+    let expected: Vec<_> = all.iter().filter(|name| !name.starts_with(&nest)).cloned().collect();
+    assert_eq!(without_nest, expected);
+}
+
 /// Goal: the sources local, inherited, default and none are distinct, and so are file systems and
 /// volumes.
 #[test]

@@ -533,7 +533,7 @@ pub(crate) fn left_unmounted(
         return None;
     }
     let mountable = |name: &&String| {
-        let found = plans(imported.pool.dsl(), Some(name), false, 1, &|| {}).unwrap_or_default().plans;
+        let found = plans(imported.pool.dsl(), Some(name), false, &[], 1, &|| {}).unwrap_or_default().plans;
         found.iter().any(|plan| plan.obstacle(false, false).is_none() && matches!(plan.place, Where::Path(_)))
     };
     let failure =

@@ -27,12 +27,15 @@ impl Left {
         Self(notes.map(|note| (note.dataset.clone(), note)).collect())
     }
 
-    /// Adds left mounts of snapshots to the list of what to mount.
-    pub(crate) fn add_snapshots(&self, pools: &PoolTable, chosen: &mut Vec<(Arc<Imported>, Plan)>) {
-        for name in self.0.keys().filter(|name| name.contains('@')) {
+    /// Adds left mounts of snapshots and of volumes of the AFS server to the list of what to mount.
+    pub(crate) fn add_others(&self, pools: &PoolTable, chosen: &mut Vec<(Arc<Imported>, Plan)>) {
+        for name in self.0.keys() {
             let Ok(pool) = pools.pool_of(name) else { continue };
+            if !name.contains('@') && !pool.is_volume_of_afs(name) {
+                continue;
+            }
             // A missing one is reported later, with all that are missing.
-            let found = plans(pool.pool.dsl(), Some(name), false, 1, &|| {});
+            let found = plans(pool.pool.dsl(), Some(name), false, &[], 1, &|| {});
             chosen.extend(
                 found.into_iter().flat_map(|found| found.plans).map(|plan| (Arc::clone(&pool), plan)),
             );

@@ -65,7 +65,7 @@ impl Pools {
         let begun = Instant::now();
         let mut chosen = self.load(request, threads, &watch.progress, &mut report)?;
         let left = Left::of(request, &self.table, &self.journal);
-        left.add_snapshots(&self.table, &mut chosen);
+        left.add_others(&self.table, &mut chosen);
         report.load_ms = millis(begun);
         let begun = Instant::now();
         let (ready, back) = self.sort_out(chosen, request, left, &mut report)?;
@@ -347,7 +347,8 @@ fn pass(
     let count = || {
         progress.loaded.fetch_add(1, Ordering::Relaxed);
     };
-    plans(pool.pool.dsl(), start, below, threads, &count)
+    let partitions = pool.partitions.read().clone();
+    plans(pool.pool.dsl(), start, below, &partitions, threads, &count)
 }
 
 fn millis(since: Instant) -> u64 {

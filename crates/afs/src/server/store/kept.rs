@@ -10,8 +10,7 @@
 //! list is only slower. Once a minute, and when the partition closes, what changed is appended.
 //!
 //! # On disk
-//! The file [`FILE`] in the file system [`TABLE`] of the partition: entries of little-endian words
-//! of 32 bits. An entry `3` ends a group; what follows the last one is ignored.
+//! The file [`FILE`] in the file system [`TABLE`] of the partition, which is a [`Log`]:
 //!
 //! | entry | words |
 //! | --- | --- |
@@ -19,13 +18,9 @@
 //! | one that is gone | 2; volume; flags; number |
 //! | the end of a group | 3; the txg; the pool's GUID; the partition's directory |
 //!
-//! An object, a txg and a GUID have two words. A list of another pool or partition is of no use:
+//! An object has two words. A list of another pool or partition is of no use:
 //! the file may be a copy. The flags: 1, the volume is gone, and the number is that of the file
 //! system ([`Head::gone`]); 2, it must be read again at each start.
-//!
-//! # Crash
-//! Each transaction group has the file with a part of an append, in the order of its bytes, so a
-//! group that is not complete has no end.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -38,9 +33,10 @@ use dsl::{Setting, Value};
 use ondisk::dsl::DslDirPhys;
 use ondisk::{DmuType, ObjNum, Txg};
 use parking_lot::Mutex;
-use zpl::{FileSystem, Kind, NewFile, NewFileSystem, Policies, Policy, Rename};
+use zpl::{FileSystem, NewFileSystem, Policies, Policy};
 
 use super::left::{Contents, Failures, Read};
+use super::log::{END, Log, put, put_wide, wide, words_of};
 use super::{Head, Partition, now};
 use crate::server::{Error, Result, chain};
 use crate::types::VolumeId;
@@ -59,7 +55,6 @@ const SYNC_DISABLED: u64 = 2;
 
 const HEAD: u32 = 1;
 const GONE: u32 = 2;
-const END: u32 = 3;
 const IS_GONE: u32 = 1;
 const READ_AGAIN: u32 = 2;
 
@@ -67,10 +62,6 @@ const READ_AGAIN: u32 = 2;
 const CLOSING: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(1);
 
-/// Bytes of one write and one read.
-const PIECE: usize = 1 << 20;
-/// The largest file that is read: ten million volumes.
-const MOST_BYTES: u64 = 1 << 30;
 /// Most clones of one file system.
 const MOST_CLONES: u32 = 1 << 16;
 /// The file is written anew when so many of its entries are old, and they are the larger part.
@@ -103,17 +94,7 @@ pub(super) struct List {
     /// Changes of datasets that it may lack.
     pub(super) changes: AtomicUsize,
     /// Only one thread at a time brings it up to date.
-    file: Mutex<File>,
-}
-
-/// The file.
-#[derive(Debug)]
-struct File {
-    object: ObjNum,
-    /// The end of its last group.
-    end: u64,
-    /// Entries before it.
-    entries: usize,
+    file: Mutex<Log>,
 }
 
 /// The partition that a list is of: its pool's GUID, and the object of its directory.
@@ -125,14 +106,6 @@ struct State {
     txg: Txg,
     owner: Owner,
     heads: HashMap<Head, Kept>,
-}
-
-fn words_of(bytes: &[u8]) -> impl Iterator<Item = u32> {
-    bytes.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]]))
-}
-
-fn wide(low: u32, high: u32) -> u64 {
-    u64::from(high) << 32 | u64::from(low)
 }
 
 /// An entry of the file.
@@ -159,7 +132,7 @@ impl Entry {
             HEAD => {
                 let (head, flags) = Self::head(words)?;
                 let clones = words.next()?;
-                let mut object = || Some(wide(words.next()?, words.next()?));
+                let mut object = || wide(words);
                 let objects = [object()?, object()?, object()?, object()?];
                 if clones > MOST_CLONES {
                     return None;
@@ -168,32 +141,27 @@ impl Entry {
                 Some(Self::Head(head, Kept { objects, clones, read_again: flags & READ_AGAIN != 0 }))
             }
             GONE => Some(Self::Gone(Self::head(words)?.0)),
-            END => {
-                let mut number = || Some(wide(words.next()?, words.next()?));
-                Some(Self::End(Txg(number()?), (number()?, number()?)))
-            }
+            END => Some(Self::End(Txg(wide(words)?), (wide(words)?, wide(words)?))),
             _ => None,
         }
     }
 
     fn write(&self, bytes: &mut Vec<u8>) {
-        let mut put = |words: &[u32]| words.iter().for_each(|word| bytes.extend(word.to_le_bytes()));
-        let halves = |number: u64| [number as u32, (number >> 32) as u32];
         match self {
             Self::Head(head, kept) => {
-                put(&[HEAD]);
-                put(&Self::words(*head, if kept.read_again { READ_AGAIN } else { 0 }));
-                put(&[kept.clones.len() as u32]);
-                kept.objects.iter().for_each(|object| put(&halves(*object)));
-                kept.clones.iter().for_each(|clone| put(&[clone.0]));
+                put(bytes, &[HEAD]);
+                put(bytes, &Self::words(*head, if kept.read_again { READ_AGAIN } else { 0 }));
+                put(bytes, &[kept.clones.len() as u32]);
+                kept.objects.iter().for_each(|object| put_wide(bytes, *object));
+                kept.clones.iter().for_each(|clone| put(bytes, &[clone.0]));
             }
             Self::Gone(head) => {
-                put(&[GONE]);
-                put(&Self::words(*head, 0));
+                put(bytes, &[GONE]);
+                put(bytes, &Self::words(*head, 0));
             }
             Self::End(txg, owner) => {
-                put(&[END]);
-                [txg.0, owner.0, owner.1].iter().for_each(|number| put(&halves(*number)));
+                put(bytes, &[END]);
+                [txg.0, owner.0, owner.1].iter().for_each(|number| put_wide(bytes, *number));
             }
         }
     }
@@ -252,20 +220,13 @@ impl List {
         let of_partition = partition.pool.spa().read(|| partition.pool.dsl().dir(&partition.dataset));
         let of_partition = of_partition.map_err(poolhouse::Error::from)?.object().0;
         let owner = (partition.pool.spa().guid().0, of_partition);
-        let object = match fs.lookup(fs.root(), FILE) {
-            Ok(object) => object,
-            Err(zpl::Error::NoEntry { .. }) => {
-                fs.create(fs.root(), FILE, &NewFile::new(Kind::Regular, 0o600))?.object
-            }
-            Err(error) => return Err(error.into()),
-        };
-        let file = Mutex::new(File { object, end: 0, entries: 0 });
+        let file = Mutex::new(Log::open(&fs, FILE, NEW_FILE)?);
         Ok(Self { fs, owner, dir, changes: AtomicUsize::new(1), file })
     }
 
     /// Reads the file. One that is damaged is an empty list.
-    fn read(&self, file: &mut File) -> State {
-        let bytes = self.bytes(file.object).unwrap_or_else(|error| {
+    fn read(&self, file: &mut Log) -> State {
+        let bytes = file.bytes(&self.fs).unwrap_or_else(|error| {
             tracing::warn!(error = chain(&error), "the list of volumes can't be read, and is made anew");
             Vec::new()
         });
@@ -274,59 +235,21 @@ impl List {
         if state.owner == self.owner { state } else { State::default() }
     }
 
-    fn bytes(&self, object: ObjNum) -> Result<Vec<u8>> {
-        let size = self.fs.node(object)?.attr().size;
-        let mut bytes = vec![0; usize::try_from(size.min(MOST_BYTES)).unwrap_or(0)];
-        let mut at = 0;
-        while at < bytes.len() {
-            let to = bytes.len().min(at + PIECE);
-            match self.fs.read(object, at as u64, &mut bytes[at..to])? {
-                0 => break,
-                count => at += count,
-            }
-        }
-        bytes.truncate(at);
-        Ok(bytes)
-    }
-
-    fn write(&self, object: ObjNum, at: u64, bytes: &[u8]) -> Result<()> {
-        for (number, piece) in bytes.chunks(PIECE).enumerate() {
-            self.fs.write(object, at + (number * PIECE) as u64, piece, false)?;
-        }
-        Ok(())
-    }
-
     /// Appends a group to the file.
-    fn append(&self, file: &mut File, entries: Vec<Entry>, txg: Txg) -> Result<()> {
+    fn append(&self, file: &mut Log, entries: Vec<Entry>, txg: Txg) -> Result<()> {
         let mut bytes = Vec::new();
         let count = entries.len();
         entries.into_iter().chain([Entry::End(txg, self.owner)]).for_each(|entry| entry.write(&mut bytes));
-        // A part of another group must not follow.
-        self.fs.truncate(file.object, file.end, false)?;
-        self.write(file.object, file.end, &bytes)?;
-        (file.end, file.entries) = (file.end + bytes.len() as u64, file.entries + count);
-        Ok(())
+        file.append(&self.fs, &bytes, count)
     }
 
-    /// Writes the whole list to a new file, which then takes the place of the other.
-    fn write_anew(&self, file: &mut File, heads: &HashMap<Head, Kept>, txg: Txg) -> Result<()> {
-        let root = self.fs.root();
-        match self.fs.unlink(root, NEW_FILE) {
-            Ok(Some(old)) => self.fs.reap(old)?,
-            Ok(None) | Err(zpl::Error::NoEntry { .. }) => {}
-            Err(error) => return Err(error.into()),
-        }
-        let object = self.fs.create(root, NEW_FILE, &NewFile::new(Kind::Regular, 0o600))?.object;
+    /// Writes the whole list to a new file.
+    fn write_anew(&self, file: &mut Log, heads: &HashMap<Head, Kept>, txg: Txg) -> Result<()> {
         let mut bytes = Vec::new();
         let sorted: BTreeMap<_, _> = heads.iter().collect();
         sorted.into_iter().for_each(|(head, kept)| Entry::Head(*head, kept.clone()).write(&mut bytes));
         Entry::End(txg, self.owner).write(&mut bytes);
-        self.write(object, 0, &bytes)?;
-        if let Some(old) = self.fs.rename((root, NEW_FILE), (root, FILE), Rename::Replace)? {
-            self.fs.reap(old)?;
-        }
-        *file = File { object, end: bytes.len() as u64, entries: heads.len() };
-        Ok(())
+        file.write_anew(&self.fs, &bytes, heads.len())
     }
 }
 
@@ -423,7 +346,7 @@ impl Partition {
         updated.inspect_err(|_| _ = list.changes.fetch_add(changes.max(1), Ordering::AcqRel))
     }
 
-    fn update_file(&self, list: &List, file: &mut File) -> Result<(State, Fresh, Failures)> {
+    fn update_file(&self, list: &List, file: &mut Log) -> Result<(State, Fresh, Failures)> {
         let live = self.pool.spa().writer().ok_or(poolhouse::Error::ReadOnly)?;
         let txg = live.txgs().synced();
         let mut state = list.read(file);
@@ -668,7 +591,7 @@ mod tests {
             {
                 let file = list.file.lock();
                 list.fs.truncate(file.object, 0, false).unwrap();
-                list.write(file.object, 0, &bytes).unwrap();
+                super::super::log::write(&list.fs, file.object, 0, &bytes).unwrap();
             }
             assert_eq!(rig.to_read(), None);
             assert_eq!(rig.found(), 2);

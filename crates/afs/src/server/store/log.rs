@@ -1,0 +1,131 @@
+//! Files to which groups of entries are appended.
+//!
+//! # On disk
+//! Little-endian words of 32 bits. An entry [`END`] ends a group, and says as of which txg the file
+//! is right, and of which partition. What follows the last one is ignored.
+//!
+//! # Crash
+//! Each transaction group has the file with a part of an append, in the order of its bytes, so a
+//! group that is not complete has no end.
+
+use ondisk::ObjNum;
+use zpl::{FileSystem, Kind, NewFile, Rename};
+
+use crate::server::Result;
+
+/// The end of a group: the txg, the pool's GUID, the partition's directory; of two words each.
+pub(super) const END: u32 = 3;
+
+/// Bytes of one write and one read.
+const PIECE: usize = 1 << 20;
+/// The largest file.
+pub(super) const MOST_BYTES: u64 = 1 << 30;
+
+/// The words of a file.
+pub(super) fn words_of(bytes: &[u8]) -> impl Iterator<Item = u32> {
+    bytes.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]]))
+}
+
+/// The next number of two words.
+pub(super) fn wide(words: &mut impl Iterator<Item = u32>) -> Option<u64> {
+    let (low, high) = (words.next()?, words.next()?);
+    Some(u64::from(high) << 32 | u64::from(low))
+}
+
+/// Appends words.
+pub(super) fn put(bytes: &mut Vec<u8>, words: &[u32]) {
+    words.iter().for_each(|word| bytes.extend(word.to_le_bytes()));
+}
+
+/// Appends a number as two words.
+pub(super) fn put_wide(bytes: &mut Vec<u8>, number: u64) {
+    bytes.extend(number.to_le_bytes());
+}
+
+/// A file.
+#[derive(Debug)]
+pub(super) struct Log {
+    name: &'static [u8],
+    /// The file while it is written anew.
+    new_name: &'static [u8],
+    pub(super) object: ObjNum,
+    /// The end of its last group.
+    pub(super) end: u64,
+    /// Entries before it.
+    pub(super) entries: usize,
+}
+
+impl Log {
+    /// The file with this name. It is made if there is none yet.
+    ///
+    /// # Errors
+    /// [`Error::Files`](crate::server::Error::Files).
+    pub(super) fn open(fs: &FileSystem, name: &'static [u8], new_name: &'static [u8]) -> Result<Self> {
+        let object = match fs.lookup(fs.root(), name) {
+            Ok(object) => object,
+            Err(zpl::Error::NoEntry { .. }) => {
+                fs.create(fs.root(), name, &NewFile::new(Kind::Regular, 0o600))?.object
+            }
+            Err(error) => return Err(error.into()),
+        };
+        Ok(Self { name, new_name, object, end: 0, entries: 0 })
+    }
+
+    /// What it has.
+    ///
+    /// # Errors
+    /// [`Error::Files`](crate::server::Error::Files).
+    pub(super) fn bytes(&self, fs: &FileSystem) -> Result<Vec<u8>> {
+        let size = fs.node(self.object)?.attr().size;
+        let mut bytes = vec![0; usize::try_from(size.min(MOST_BYTES)).unwrap_or(0)];
+        let mut at = 0;
+        while at < bytes.len() {
+            let to = bytes.len().min(at + PIECE);
+            match fs.read(self.object, at as u64, &mut bytes[at..to])? {
+                0 => break,
+                count => at += count,
+            }
+        }
+        bytes.truncate(at);
+        Ok(bytes)
+    }
+
+    /// Appends a group with this number of entries before its end.
+    ///
+    /// # Errors
+    /// [`Error::Files`](crate::server::Error::Files).
+    pub(super) fn append(&mut self, fs: &FileSystem, group: &[u8], entries: usize) -> Result<()> {
+        // A part of another group must not follow.
+        fs.truncate(self.object, self.end, false)?;
+        write(fs, self.object, self.end, group)?;
+        (self.end, self.entries) = (self.end + group.len() as u64, self.entries + entries);
+        Ok(())
+    }
+
+    /// Writes a new file, which then takes the place of this one.
+    ///
+    /// # Errors
+    /// [`Error::Files`](crate::server::Error::Files).
+    pub(super) fn write_anew(&mut self, fs: &FileSystem, bytes: &[u8], entries: usize) -> Result<()> {
+        let root = fs.root();
+        match fs.unlink(root, self.new_name) {
+            Ok(Some(old)) => fs.reap(old)?,
+            Ok(None) | Err(zpl::Error::NoEntry { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let object = fs.create(root, self.new_name, &NewFile::new(Kind::Regular, 0o600))?.object;
+        write(fs, object, 0, bytes)?;
+        if let Some(old) = fs.rename((root, self.new_name), (root, self.name), Rename::Replace)? {
+            fs.reap(old)?;
+        }
+        (self.object, self.end, self.entries) = (object, bytes.len() as u64, entries);
+        Ok(())
+    }
+}
+
+pub(super) fn write(fs: &FileSystem, object: ObjNum, at: u64, bytes: &[u8]) -> Result<()> {
+    for (number, piece) in bytes.chunks(PIECE).enumerate() {
+        fs.write(object, at + (number * PIECE) as u64, piece, false)?;
+    }
+    Ok(())
+}
