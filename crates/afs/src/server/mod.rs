@@ -46,7 +46,7 @@ pub use error::{Error, Result, chain};
 pub use withheld::Withheld;
 
 use std::net::{Ipv4Addr, SocketAddrV4};
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -86,8 +86,8 @@ const TICK: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(600);
 /// The default of [`Options::most_open`].
 const MOST_OPEN: usize = 8192;
-/// Seconds after which partitions bring their lists of volumes up to date.
-const KEEP: u32 = 60;
+/// How often partitions bring their lists of volumes up to date.
+const KEEP: Duration = Duration::from_secs(60);
 /// Most threads that close the volumes of a partition.
 const CLOSERS: usize = 16;
 
@@ -175,8 +175,6 @@ pub struct Core {
     idle: Duration,
     patience: u32,
     most_open: usize,
-    /// The second in which partitions brought their lists up to date.
-    kept: AtomicU32,
     forwards: ForwardLimits,
     realms: Realms,
     keys: Arc<Keys>,
@@ -352,12 +350,6 @@ impl Core {
             let _ = self.transactions.end(id);
         }
         self.table.rest(self.patience, self.most_open);
-        if seconds >= self.kept.load(Ordering::Relaxed) + KEEP {
-            let partitions = self.partitions();
-            let able = partitions.iter().filter(|partition| !partition.is_stuck());
-            able.for_each(|partition| partition.keep_list());
-            self.kept.store(seconds, Ordering::Relaxed);
-        }
     }
 
     /// After the transaction of a volume: clients may use it as its header says. A volume whose
@@ -454,7 +446,7 @@ pub struct Server {
     clients: Arc<RxClients>,
     files: Option<Arc<Endpoint>>,
     volumes: Option<Arc<Endpoint>>,
-    ticker: Option<JoinHandle<()>>,
+    threads: Vec<JoinHandle<()>>,
     stop: Arc<Stop>,
 }
 
@@ -485,7 +477,6 @@ impl Server {
             shared,
             patience: u32::try_from(options.patience.as_secs()).unwrap_or(u32::MAX),
             most_open: options.most_open,
-            kept: AtomicU32::new(0),
             callers: Callers::default(),
             loading: AtomicUsize::new(0),
             expected: Mutex::default(),
@@ -517,7 +508,13 @@ impl Server {
             let thread = std::thread::Builder::new().name("afs-ticker".into());
             thread.spawn(move || run_ticker(&core, &stop)).map_err(system)?
         };
-        Ok(Self { core, clients, files: Some(files), volumes: Some(volumes), ticker: Some(ticker), stop })
+        let keeper = {
+            let (core, stop) = (Arc::clone(&core), Arc::clone(&stop));
+            let thread = std::thread::Builder::new().name("afs-keeper".into());
+            thread.spawn(move || run_keeper(&core, &stop)).map_err(system)?
+        };
+        let threads = vec![ticker, keeper];
+        Ok(Self { core, clients, files: Some(files), volumes: Some(volumes), threads, stop })
     }
 
     /// Serves a partition too.
@@ -640,13 +637,30 @@ fn run_ticker(core: &Core, stop: &Stop) {
     }
 }
 
+/// Keeps the lists of the partitions on disk, which may take longer than a tick.
+fn run_keeper(core: &Core, stop: &Stop) {
+    let mut stopped = stop.stopped.lock();
+    while !*stopped {
+        let waited = stop.wake.wait_for(&mut stopped, KEEP);
+        if *stopped || !waited.timed_out() {
+            continue;
+        }
+        parking_lot::MutexGuard::unlocked(&mut stopped, || {
+            for partition in core.partitions().iter().filter(|partition| !partition.is_stuck()) {
+                partition.keep_all(&core.table.used_ids(partition.id));
+            }
+        });
+    }
+}
+
 impl Drop for Server {
     fn drop(&mut self) {
         *self.stop.stopped.lock() = true;
         self.stop.wake.notify_all();
-        if let Some(ticker) = self.ticker.take() {
+        self.core.partitions().iter().for_each(|partition| partition.end_listings());
+        for thread in self.threads.drain(..) {
             // Its panic was reported where it happened.
-            let _ = ticker.join();
+            let _ = thread.join();
         }
         // No call runs after this.
         drop(self.files.take());

@@ -23,17 +23,21 @@
 //! the calls of `vos` leaves nothing.
 
 mod beside;
+mod entry;
+mod headers;
 mod kept;
 mod left;
 mod log;
 mod offline;
+mod scan;
 
 pub use beside::Beside;
+pub use headers::Headers;
 pub use left::{Contents, Failures, Left};
 pub use offline::{Offline, OnDisk, partitions};
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use dsl::keys::KeyHold;
@@ -44,6 +48,7 @@ use dsl::ops::rename::{Rename, RenameSnapshot};
 use dsl::ops::rollback::Rollback;
 use dsl::ops::snapshot::Snapshot;
 use dsl::{LongHold, PropList, Setting, SyncTask, Value};
+use ondisk::Txg;
 use parking_lot::{Mutex, MutexGuard};
 use poolhouse::Pool;
 use zpl::{FileSystem, Policies, Policy};
@@ -101,6 +106,8 @@ pub struct Partition {
     /// Held from the reading of a file system's mark to the change of it.
     marks: [Mutex<()>; MARKS],
     others: Others,
+    /// The last txg in which the header of a volume was written that was closed since.
+    closed: AtomicU64,
     /// The list of its volumes, until its use ends. `None`: it can't be kept.
     list: Mutex<Option<Arc<List>>>,
     /// Keeps its key loaded. `None`: it is not encrypted, or not served any more.
@@ -128,7 +135,10 @@ impl Head {
         let id = |text: &str| text.parse().ok().filter(|id| *id != 0).map(VolumeId);
         let head = match name.split_once(CLONES) {
             None => id(name).map(Self::of),
-            Some((volume, number)) => Some(Self { volume: id(volume)?, gone: Some(number.parse().ok()?) }),
+            Some((volume, number)) => {
+                let number = number.parse().ok().filter(|number| *number < u32::MAX)?;
+                Some(Self { volume: id(volume)?, gone: Some(number) })
+            }
         };
         // "007" is another file system than "7".
         head.filter(|head| head.to_string() == name)
@@ -169,6 +179,14 @@ impl Found {
     pub fn id(self) -> VolumeId {
         match self {
             Self::Dataset(id) | Self::Snapshot { id, .. } => id,
+        }
+    }
+
+    /// The file system that has it.
+    pub fn head(self) -> Head {
+        match self {
+            Self::Dataset(id) => Head::of(id),
+            Self::Snapshot { head, .. } => head,
         }
     }
 }
@@ -253,8 +271,8 @@ impl Partition {
         let crashes = crashes_in(state.as_deref().unwrap_or_default());
         let marks = std::array::from_fn(|_| Mutex::default());
         let others = Others::default();
-        let list = Mutex::default();
-        let partition = Self { id, pool, dataset: dataset.to_owned(), crashes, marks, others, list, key };
+        let (dataset, closed, list) = (dataset.to_owned(), AtomicU64::new(0), Mutex::default());
+        let partition = Self { id, pool, dataset, crashes, marks, others, closed, list, key };
         partition.mark(RUNNING)?;
         match List::open(&partition) {
             Ok(list) => *partition.list.lock() = Some(Arc::new(list)),
@@ -456,6 +474,16 @@ impl Partition {
         let heads = self.pool.spa().writer().map(|live| live.dsl().heads());
         let hold = heads.map(|heads| heads.long_hold(dataset.dsl().object().0));
         Ok((dataset.filesystem()?, hold))
+    }
+
+    /// Notes that a volume was closed whose header was last written in this txg.
+    pub(super) fn note_closed(&self, txg: Txg) {
+        self.closed.fetch_max(txg.0, Ordering::AcqRel);
+    }
+
+    /// When the headers of closed volumes were written last.
+    fn last_header(&self) -> Txg {
+        Txg(self.closed.load(Ordering::Acquire))
     }
 
     /// The header of a clone.

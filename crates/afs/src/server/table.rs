@@ -16,7 +16,7 @@
 //! # See
 //! OpenAFS: `src/vol/volume.c` (`VolumeHashTable`, `VLRU`).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -274,17 +274,22 @@ impl Table {
     }
 
     /// Adds the volumes of a partition. Returns those whose numbers there are already.
-    pub fn fill(&self, partition: &Partition, volumes: Vec<Found>) -> Vec<Found> {
-        let mut of_parts: Vec<Vec<Found>> = (0..PARTS).map(|_| Vec::new()).collect();
-        volumes.into_iter().for_each(|found| of_parts[found.id().0 as usize % PARTS].push(found));
+    pub fn fill(&self, partition: &Partition, mut volumes: Vec<Found>) -> Vec<Found> {
+        let part_of = |found: &Found| found.id().0 as usize % PARTS;
+        // In place: there may be a million.
+        volumes.sort_unstable_by_key(part_of);
         let mut refused = Vec::new();
-        for (part, volumes) in self.parts.iter().zip(of_parts) {
-            let mut part = part.lock();
-            part.resting.reserve(volumes.len());
-            let (there, new): (Vec<_>, Vec<_>) = volumes.into_iter().partition(|one| part.has(one.id()));
-            refused.extend(there);
-            let before = part.resting.len();
-            part.resting.extend(new.into_iter().map(|found| (found.id(), Place::new(partition.id, found))));
+        for of_part in volumes.chunk_by(|one, other| part_of(one) == part_of(other)) {
+            let mut part = self.part(of_part[0].id()).lock();
+            let (is_empty, before) = (part.resting.is_empty() && part.used.is_empty(), part.resting.len());
+            part.resting.reserve(of_part.len());
+            for found in of_part {
+                if !is_empty && part.has(found.id()) {
+                    refused.push(*found);
+                } else {
+                    part.resting.insert(found.id(), Place::new(partition.id, *found));
+                }
+            }
             // A number may have come twice.
             self.count_of(partition.id).fetch_add(part.resting.len() - before, Ordering::AcqRel);
         }
@@ -339,6 +344,11 @@ impl Table {
         let mut all = self.all_used();
         all.retain(|volume| volume.partition.id == partition);
         all
+    }
+
+    /// The numbers of the volumes of a partition that are in use.
+    pub fn used_ids(&self, partition: PartitionId) -> HashSet<VolumeId> {
+        self.used(partition).iter().map(|volume| volume.id).collect()
     }
 
     /// All volumes in use.

@@ -172,6 +172,7 @@ impl Volume {
             return Ok(false);
         }
         open.close()?;
+        self.partition.note_closed(open.written());
         gate.open = None;
         gate.service = Service::Unknown;
         self.forget();
@@ -198,10 +199,7 @@ impl Volume {
 
     /// The file system that has it.
     pub fn head(&self) -> Head {
-        match self.found() {
-            Found::Dataset(id) => Head::of(id),
-            Found::Snapshot { head, .. } => head,
-        }
+        self.found().head()
     }
 
     /// Whether it is a clone.
@@ -480,6 +478,7 @@ impl Volume {
         match alone(open) {
             Ok(Some(open)) => {
                 let closed = close(&open);
+                self.partition.note_closed(open.written());
                 drop(open);
                 closed?;
             }

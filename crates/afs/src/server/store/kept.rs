@@ -9,22 +9,12 @@
 //! ([`dmu::Objset::changes_since`]), and reads the datasets again that have an object there. An old
 //! list is only slower. Once a minute, and when the partition closes, what changed is appended.
 //!
-//! # On disk
-//! The file [`FILE`] in the file system [`TABLE`] of the partition, which is a [`Log`]:
-//!
-//! | entry | words |
-//! | --- | --- |
-//! | a file system | 1; volume; flags; number; clones that follow; 4 objects; the clones |
-//! | one that is gone | 2; volume; flags; number |
-//! | the end of a group | 3; the txg; the pool's GUID; the partition's directory |
-//!
-//! An object has two words. A list of another pool or partition is of no use:
-//! the file may be a copy. The flags: 1, the volume is gone, and the number is that of the file
-//! system ([`Head::gone`]); 2, it must be read again at each start.
+//! The file is [`FILE`] in the file system [`TABLE`] of the partition ([`super::entry`]).
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use dmu::Change;
@@ -35,9 +25,11 @@ use ondisk::{DmuType, ObjNum, Txg};
 use parking_lot::Mutex;
 use zpl::{FileSystem, NewFileSystem, Policies, Policy};
 
+use super::entry::{Entry, Kept, Owner, State};
 use super::left::{Contents, Failures, Read};
-use super::log::{END, Log, put, put_wide, wide, words_of};
-use super::{Head, Partition, now};
+use super::log::Log;
+use super::scan::Scan;
+use super::{Head, Partition, headers, now};
 use crate::server::{Error, Result, chain};
 use crate::types::VolumeId;
 
@@ -52,18 +44,13 @@ const NEW_FILE: &[u8] = b"volumes.new";
 const CANMOUNT_OFF: u64 = 0;
 /// The value of `sync=disabled`.
 const SYNC_DISABLED: u64 = 2;
-
-const HEAD: u32 = 1;
-const GONE: u32 = 2;
-const IS_GONE: u32 = 1;
-const READ_AGAIN: u32 = 2;
+/// The value of `primarycache=metadata`: a start reads the list once.
+const CACHE_METADATA: u64 = 1;
 
 /// How long another thread may take to release the list, and how often this one looks.
 const CLOSING: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(1);
 
-/// Most clones of one file system.
-const MOST_CLONES: u32 = 1 << 16;
 /// The file is written anew when so many of its entries are old, and they are the larger part.
 const MOST_OLD: usize = 10_000;
 /// With more changes than this, and than file systems, it is quicker to list them all.
@@ -71,144 +58,76 @@ const MOST_CHANGES: usize = 20_000;
 /// Most threads that read datasets: they wait for the pool.
 const READERS: usize = 16;
 
-/// Objects of the MOS that change with what the list has of a file system: its directory, its
-/// dataset, its properties, the names of its snapshots.
-pub(super) type Objects = [u64; 4];
-
-/// What the list has of a file system.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Kept {
-    pub(super) objects: Objects,
-    pub(super) clones: Vec<VolumeId>,
-    /// A change of it may be half-made.
-    pub(super) read_again: bool,
-}
-
 /// The list of a partition.
 #[derive(Debug)]
 pub(super) struct List {
-    fs: FileSystem,
-    owner: Owner,
+    pub(super) fs: FileSystem,
+    pub(super) owner: Owner,
     /// The directory of its file system.
     dir: u64,
     /// Changes of datasets that it may lack.
     pub(super) changes: AtomicUsize,
+    /// The headers ([`super::headers`]). Locked before the other file.
+    pub(super) headers: Mutex<Log>,
     /// Only one thread at a time brings it up to date.
     file: Mutex<Log>,
-}
-
-/// The partition that a list is of: its pool's GUID, and the object of its directory.
-type Owner = (u64, u64);
-
-/// A list as it was in a txg.
-#[derive(Default)]
-struct State {
-    txg: Txg,
-    owner: Owner,
-    heads: HashMap<Head, Kept>,
-}
-
-/// An entry of the file.
-enum Entry {
-    Head(Head, Kept),
-    Gone(Head),
-    End(Txg, Owner),
-}
-
-impl Entry {
-    fn head(words: &mut impl Iterator<Item = u32>) -> Option<(Head, u32)> {
-        let (volume, flags, number) = (VolumeId(words.next()?), words.next()?, words.next()?);
-        Some((Head { volume, gone: (flags & IS_GONE != 0).then_some(number) }, flags))
-    }
-
-    fn words(head: Head, flags: u32) -> [u32; 3] {
-        let is_gone = if head.gone.is_some() { IS_GONE } else { 0 };
-        [head.volume.0, is_gone | flags, head.gone.unwrap_or(0)]
-    }
-
-    /// The next entry. `None`: there is none that is complete and known.
-    fn read(words: &mut impl Iterator<Item = u32>) -> Option<Self> {
-        match words.next()? {
-            HEAD => {
-                let (head, flags) = Self::head(words)?;
-                let clones = words.next()?;
-                let mut object = || wide(words);
-                let objects = [object()?, object()?, object()?, object()?];
-                if clones > MOST_CLONES {
-                    return None;
-                }
-                let clones: Vec<VolumeId> = words.take(clones as usize).map(VolumeId).collect();
-                Some(Self::Head(head, Kept { objects, clones, read_again: flags & READ_AGAIN != 0 }))
-            }
-            GONE => Some(Self::Gone(Self::head(words)?.0)),
-            END => Some(Self::End(Txg(wide(words)?), (wide(words)?, wide(words)?))),
-            _ => None,
-        }
-    }
-
-    fn write(&self, bytes: &mut Vec<u8>) {
-        match self {
-            Self::Head(head, kept) => {
-                put(bytes, &[HEAD]);
-                put(bytes, &Self::words(*head, if kept.read_again { READ_AGAIN } else { 0 }));
-                put(bytes, &[kept.clones.len() as u32]);
-                kept.objects.iter().for_each(|object| put_wide(bytes, *object));
-                kept.clones.iter().for_each(|clone| put(bytes, &[clone.0]));
-            }
-            Self::Gone(head) => {
-                put(bytes, &[GONE]);
-                put(bytes, &Self::words(*head, 0));
-            }
-            Self::End(txg, owner) => {
-                put(bytes, &[END]);
-                [txg.0, owner.0, owner.1].iter().for_each(|number| put_wide(bytes, *number));
-            }
-        }
-    }
-}
-
-impl State {
-    /// The complete groups of a file, with their end and how many entries they have.
-    fn parse(bytes: &[u8]) -> (Self, u64, usize) {
-        let mut state = Self::default();
-        let (mut end, mut entries, mut group) = (0, 0, Vec::new());
-        let mut words = words_of(bytes);
-        while let Some(entry) = Entry::read(&mut words) {
-            let Entry::End(txg, owner) = entry else {
-                group.push(entry);
-                continue;
-            };
-            entries += group.len();
-            for entry in group.drain(..) {
-                match entry {
-                    Entry::Head(head, kept) => _ = state.heads.insert(head, kept),
-                    Entry::Gone(head) => _ = state.heads.remove(&head),
-                    Entry::End(..) => {}
-                }
-            }
-            (state.txg, state.owner) = (txg, owner);
-            end = (bytes.len() / 4 - words.size_hint().0) as u64 * 4;
-        }
-        (state, end, entries)
-    }
+    /// The use of the partition ends: what takes long ends early.
+    ending: AtomicBool,
 }
 
 /// What changed in the MOS: objects that are there, and ranges of free numbers in order.
 #[derive(Default)]
-struct Changed {
+pub(super) struct Changed {
     used: HashSet<u64>,
     free: Vec<(u64, u64)>,
 }
 
 impl Changed {
-    fn has(&self, object: u64) -> bool {
+    /// How many objects there are.
+    pub(super) fn count(&self) -> usize {
+        self.used.len()
+    }
+
+    pub(super) fn has(&self, object: u64) -> bool {
         let at = self.free.partition_point(|(_, last)| *last < object);
         self.used.contains(&object) || self.free.get(at).is_some_and(|(first, _)| *first <= object)
     }
 }
 
+fn of_dmu(error: dmu::Error) -> Error {
+    poolhouse::Error::from(dsl::Error::from(error)).into()
+}
+
 /// File systems that were read. `None`: it is gone.
-type Fresh = BTreeMap<Head, Option<Read>>;
+pub(super) type Fresh = BTreeMap<Head, Option<Read>>;
+
+/// A list that was brought up to date.
+pub(super) struct Updated {
+    pub(super) txg: Txg,
+    scan: Scan,
+    /// What was read again.
+    fresh: Fresh,
+    failures: Failures,
+}
+
+impl Updated {
+    /// How many file systems there are, or a few more.
+    pub(super) fn len(&self) -> usize {
+        self.scan.len() + self.fresh.len()
+    }
+
+    /// The file systems that were not read again, with their clones.
+    fn old(&self) -> impl Iterator<Item = (Head, &[VolumeId])> {
+        self.scan.each().filter(|(head, _)| !self.fresh.contains_key(head))
+    }
+
+    /// All file systems with their clones.
+    pub(super) fn each(&self) -> impl Iterator<Item = (Head, Cow<'_, [VolumeId]>)> {
+        let fresh = self.fresh.iter().filter_map(|(head, read)| Some((*head, read.as_ref()?.kept(*head))));
+        let fresh = fresh.map(|(head, kept)| (head, Cow::Owned(kept.clones)));
+        self.old().map(|(head, clones)| (head, Cow::Borrowed(clones))).chain(fresh)
+    }
+}
 
 impl List {
     /// The list of a partition. It is made if there is none yet.
@@ -221,10 +140,17 @@ impl List {
         let of_partition = of_partition.map_err(poolhouse::Error::from)?.object().0;
         let owner = (partition.pool.spa().guid().0, of_partition);
         let file = Mutex::new(Log::open(&fs, FILE, NEW_FILE)?);
-        Ok(Self { fs, owner, dir, changes: AtomicUsize::new(1), file })
+        let headers = Mutex::new(headers::open(&fs)?);
+        let (changes, ending) = (AtomicUsize::new(1), AtomicBool::new(false));
+        Ok(Self { fs, owner, dir, changes, headers, file, ending })
     }
 
-    /// Reads the file. One that is damaged is an empty list.
+    /// Whether the use of the partition ends.
+    pub(super) fn is_ending(&self) -> bool {
+        self.ending.load(Ordering::Relaxed)
+    }
+
+    /// Reads the whole file. One that is damaged is an empty list.
     fn read(&self, file: &mut Log) -> State {
         let bytes = file.bytes(&self.fs).unwrap_or_else(|error| {
             tracing::warn!(error = chain(&error), "the list of volumes can't be read, and is made anew");
@@ -233,6 +159,17 @@ impl List {
         let (state, end, entries) = State::parse(&bytes);
         (file.end, file.entries) = (end, entries);
         if state.owner == self.owner { state } else { State::default() }
+    }
+
+    /// The end of the last group, and its txg. `None`: the list is of no use.
+    fn last_end(&self, file: &mut Log) -> Option<(u64, Txg)> {
+        match file.tail(&self.fs) {
+            Ok(Some((end, txg, owner))) if owner == self.owner => Some((end, txg)),
+            // A group may not be complete.
+            _ => Some(self.read(file))
+                .filter(|state| state.owner == self.owner)
+                .map(|state| (file.end, state.txg)),
+        }
     }
 
     /// Appends a group to the file.
@@ -268,14 +205,33 @@ impl Partition {
         }
     }
 
-    /// Brings the list up to date for the last time, and closes its file.
+    /// Brings the list and the headers up to date, if datasets changed since. This may take a while.
+    pub(in crate::server) fn keep_all(&self, used: &HashSet<VolumeId>) {
+        if self.list().is_none_or(|list| list.changes.load(Ordering::Acquire) == 0) {
+            return;
+        }
+        // With the list, too.
+        if let Err(error) = self.headers(used) {
+            tracing::warn!(partition = %self.id, error = chain(&error), "the list of volumes is old");
+        }
+    }
+
+    /// Has listings that take long end early: the use of the partition ends.
+    pub(in crate::server) fn end_listings(&self) {
+        if let Some(list) = self.list() {
+            list.ending.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Brings the list up to date for the last time, and closes its files.
     pub(super) fn end_list(&self) {
+        self.end_listings();
         self.keep_list();
         let Some(mut list) = self.list.lock().take() else { return };
         let until = Instant::now() + CLOSING;
         loop {
             // Another thread may be at it.
-            drop(list.file.lock());
+            drop((list.headers.lock(), list.file.lock()));
             match Arc::try_unwrap(list) {
                 Ok(_) => return,
                 Err(shared) if Instant::now() >= until => {
@@ -295,7 +251,11 @@ impl Partition {
         if self.pool.dataset(&name).is_err() {
             let number = |name: &str, number| Setting { name: name.to_owned(), value: Value::Number(number) };
             // A replay must not bring back what a rewind undid.
-            let props = vec![number("canmount", CANMOUNT_OFF), number("sync", SYNC_DISABLED)];
+            let props = vec![
+                number("canmount", CANMOUNT_OFF),
+                number("primarycache", CACHE_METADATA),
+                number("sync", SYNC_DISABLED),
+            ];
             self.run(vec![Box::new(Create {
                 name: name.clone(),
                 contents: Arc::new(NewFileSystem::new(now())),
@@ -316,14 +276,14 @@ impl Partition {
     /// [`Error::Pool`], [`Error::Files`]: the list or the partition can't be read, or the list not
     /// be written.
     pub(super) fn contents_by(&self, list: &List) -> Result<Contents> {
-        let (state, fresh, failures) = self.update(list)?;
-        let mut contents = Contents { failures, ..Contents::default() };
-        for (head, kept) in state.heads.iter().filter(|(head, _)| !fresh.contains_key(head)) {
-            contents.note_kept(*head, &kept.clones);
-        }
-        fresh.iter().for_each(|(head, read)| {
+        let updated = self.update(list)?;
+        let mut contents = Contents::default();
+        contents.volumes.reserve(updated.len());
+        updated.old().for_each(|(head, clones)| contents.note_kept(head, clones));
+        updated.fresh.iter().for_each(|(head, read)| {
             read.iter().for_each(|read| contents.note_read(*head, read));
         });
+        contents.failures = updated.failures;
         Ok(contents)
     }
 
@@ -338,7 +298,7 @@ impl Partition {
         }
     }
 
-    fn update(&self, list: &List) -> Result<(State, Fresh, Failures)> {
+    pub(super) fn update(&self, list: &List) -> Result<Updated> {
         let file = &mut *list.file.lock();
         // Those that come later are found by the next look.
         let changes = list.changes.swap(0, Ordering::AcqRel);
@@ -346,27 +306,27 @@ impl Partition {
         updated.inspect_err(|_| _ = list.changes.fetch_add(changes.max(1), Ordering::AcqRel))
     }
 
-    fn update_file(&self, list: &List, file: &mut Log) -> Result<(State, Fresh, Failures)> {
+    fn update_file(&self, list: &List, file: &mut Log) -> Result<Updated> {
         let live = self.pool.spa().writer().ok_or(poolhouse::Error::ReadOnly)?;
         let txg = live.txgs().synced();
-        let mut state = list.read(file);
-        let Some(heads) = self.to_read(list, &state, txg)? else {
+        let Some((scan, heads)) = self.to_read(list, file, txg)? else {
             let (all, failures) = self.read_all()?;
-            state.heads = all.iter().map(|(head, read)| (*head, read.kept(*head))).collect();
             // What can't be read must not be forgotten.
             if failures.is_empty() {
-                list.write_anew(file, &state.heads, txg)?;
+                let heads = all.iter().map(|(head, read)| (*head, read.kept(*head))).collect();
+                list.write_anew(file, &heads, txg)?;
             }
-            return Ok((state, all.into_iter().map(|(head, read)| (head, Some(read))).collect(), failures));
+            let fresh = all.into_iter().map(|(head, read)| (head, Some(read))).collect();
+            return Ok(Updated { txg, scan: Scan::default(), fresh, failures });
         };
         let (mut fresh, mut failures) = self.read_heads(heads);
         // One that is gone may be there under another name.
         let has_moved = |(head, read): (&Head, &Option<Read>)| {
             let dir = read.as_ref().map(|read| read.kept(*head).objects[0]);
-            state.heads.get(head).is_some_and(|kept| dir != Some(kept.objects[0]))
+            scan.wrong.get(head).is_some_and(|kept| dir != Some(kept.objects[0]))
         };
         if fresh.iter().any(has_moved) {
-            let mut more = self.not_in(&state)?;
+            let mut more = self.not_in(&scan)?;
             more.retain(|head| !fresh.contains_key(head));
             let (found, failed) = self.read_heads(more);
             fresh.extend(found);
@@ -375,50 +335,37 @@ impl Partition {
         let mut entries = Vec::new();
         for (head, read) in &fresh {
             let now = read.as_ref().map(|read| read.kept(*head));
-            let was = match &now {
-                Some(now) => state.heads.insert(*head, now.clone()),
-                None => state.heads.remove(head),
-            };
-            if was != now {
+            if scan.wrong.get(head) != now.as_ref() {
                 entries.push(now.map_or(Entry::Gone(*head), |now| Entry::Head(*head, now)));
             }
         }
-        if !failures.is_empty() {
-            return Ok((state, fresh, failures));
-        }
-        let old = (file.entries + entries.len()).saturating_sub(state.heads.len());
-        if old > MOST_OLD && old > state.heads.len() {
-            list.write_anew(file, &state.heads, txg)?;
-        } else {
+        if failures.is_empty() {
+            let old = (file.entries + entries.len()).saturating_sub(scan.len());
             list.append(file, entries, txg)?;
+            if old > MOST_OLD && old > scan.len() {
+                let state = list.read(file);
+                list.write_anew(file, &state.heads, txg)?;
+            }
         }
-        Ok((state, fresh, failures))
+        Ok(Updated { txg, scan, fresh, failures })
     }
 
-    /// The file systems that may not be as the list has them. `None`: it is quicker to read all.
-    fn to_read(&self, list: &List, state: &State, synced: Txg) -> Result<Option<BTreeSet<Head>>> {
-        if state.txg == Txg(0) || state.txg > synced {
+    /// What the list has, and the file systems that may not be as it has them. `None`: it is of no
+    /// use, or it is quicker to read all.
+    fn to_read(&self, list: &List, file: &mut Log, synced: Txg) -> Result<Option<(Scan, BTreeSet<Head>)>> {
+        let Some((end, txg)) = list.last_end(file) else { return Ok(None) };
+        if txg == Txg(0) || txg > synced {
             return Ok(None);
         }
-        let pool = |error: dmu::Error| Error::from(poolhouse::Error::from(dsl::Error::from(error)));
-        let (mos, mut changed) = (self.pool.dsl().mos().objset(), Changed::default());
-        for change in mos.changes_since(state.txg, ObjNum(1)) {
-            match change.map_err(pool)? {
-                Change::Used(object) => _ = changed.used.insert(object.0),
-                Change::Free(first, last) => changed.free.push((first.0, last.0)),
-            }
-            if changed.used.len() > MOST_CHANGES.max(state.heads.len()) {
-                return Ok(None);
-            }
-        }
-        let mut heads = BTreeSet::new();
+        let many = end as usize / 4 / Entry::LEAST;
+        let Some(changed) = self.changed_since(txg, many)? else { return Ok(None) };
+        let mut words = file.words(&list.fs, end);
+        let Some(scan) = Scan::read(&mut words, (txg, list.owner), &changed)? else { return Ok(None) };
+        (file.end, file.entries) = (scan.end, scan.entries);
+        let mos = self.pool.dsl().mos().objset();
+        let mut heads: BTreeSet<Head> = scan.wrong.keys().copied().collect();
         let mut known = HashSet::from([list.dir]);
-        for (head, kept) in &state.heads {
-            if kept.read_again || kept.objects.iter().any(|object| changed.has(*object)) {
-                heads.insert(*head);
-                known.insert(kept.objects[0]);
-            }
-        }
+        known.extend(scan.wrong.values().map(|kept| kept.objects[0]));
         // Directories that the list does not have.
         let is_new = |object: &u64| match mos.dnode(ObjNum(*object)) {
             Ok(dnode) if dnode.bonus_kind() == DmuType::DSL_DIR => {
@@ -426,23 +373,38 @@ impl Partition {
             }
             // It was freed since.
             Ok(_) | Err(dmu::Error::NoSuchObject { .. }) => Ok(false),
-            Err(error) => Err(pool(error)),
+            Err(error) => Err(of_dmu(error)),
         };
         for object in changed.used.difference(&known) {
             if is_new(object)? {
-                heads.extend(self.not_in(state)?);
+                heads.extend(self.not_in(&scan)?);
                 break;
             }
         }
-        Ok(Some(heads))
+        Ok(Some((scan, heads)))
+    }
+
+    /// What changed in the MOS since a txg. `None`: so much that it is quicker to read all of `many`.
+    pub(super) fn changed_since(&self, txg: Txg, many: usize) -> Result<Option<Changed>> {
+        let mut changed = Changed::default();
+        for change in self.pool.dsl().mos().objset().changes_since(txg, ObjNum(1)) {
+            match change.map_err(of_dmu)? {
+                Change::Used(object) => _ = changed.used.insert(object.0),
+                Change::Free(first, last) => changed.free.push((first.0, last.0)),
+            }
+            if changed.used.len() > MOST_CHANGES.max(many) {
+                return Ok(None);
+            }
+        }
+        Ok(Some(changed))
     }
 
     /// The file systems that the list does not have.
-    fn not_in(&self, state: &State) -> Result<BTreeSet<Head>> {
+    fn not_in(&self, scan: &Scan) -> Result<BTreeSet<Head>> {
         let children = || self.pool.dsl().dir(&self.dataset)?.child_objects();
         let children = self.pool.spa().read(children).map_err(poolhouse::Error::from)?;
         let heads = children.iter().filter_map(|(name, _)| Head::parse(name));
-        Ok(heads.filter(|head| !state.heads.contains_key(head)).collect())
+        Ok(heads.filter(|head| !scan.has(*head)).collect())
     }
 
     /// Reads these file systems. One that can't be read counts as gone, with a failure.
@@ -477,14 +439,14 @@ impl Partition {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::partition::PartitionId;
     use crate::server::header::Stored;
     use crate::server::store::Found;
     use poolhouse::Pool;
 
-    fn stored(id: u32) -> Stored {
+    pub(in crate::server::store) fn stored(id: u32) -> Stored {
         let mut stored = Stored::default();
         stored.header.id = VolumeId(id);
         stored.header.name = b"v".to_vec();
@@ -496,15 +458,15 @@ mod tests {
     }
 
     /// A partition with these volumes.
-    struct Rig {
+    pub(in crate::server::store) struct Rig {
         _dir: tempfile::TempDir,
-        pool: Pool,
-        partition: Arc<Partition>,
-        list: Arc<List>,
+        pub(in crate::server::store) pool: Pool,
+        pub(in crate::server::store) partition: Arc<Partition>,
+        pub(in crate::server::store) list: Arc<List>,
     }
 
     impl Rig {
-        fn new(ids: impl Iterator<Item = u32>) -> Self {
+        pub(in crate::server::store) fn new(ids: impl Iterator<Item = u32>) -> Self {
             let dir = tempfile::tempdir().unwrap();
             let image = dir.path().join("d0");
             std::fs::File::create(&image).unwrap().set_len(256 << 20).unwrap();
@@ -524,8 +486,9 @@ mod tests {
         }
 
         fn to_read(&self) -> Option<BTreeSet<Head>> {
-            let state = self.list.read(&mut self.list.file.lock());
-            self.partition.to_read(&self.list, &state, self.synced()).unwrap()
+            let file = &mut *self.list.file.lock();
+            let found = self.partition.to_read(&self.list, file, self.synced()).unwrap();
+            found.map(|(_, heads)| heads)
         }
 
         /// How many volumes and clones the list leads to.
@@ -616,57 +579,52 @@ mod tests {
         assert_eq!(size, list.file.lock().end);
     }
 
-    fn bytes(entries: &[Entry]) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        entries.iter().for_each(|entry| entry.write(&mut bytes));
-        bytes
-    }
-
-    /// Goal: a file gives its entries back, the last one of a file system counts, and a group
-    /// without its end does not.
+    /// Goal: a list that is read in pieces is the one that is read as a whole, in whatever order its
+    /// entries come; what changed is kept whole.
     #[test]
-    fn groups() {
-        let head = |id, gone| Head { volume: VolumeId(id), gone };
-        let kept = |object: u64, clones: &[u32]| Kept {
-            objects: [object, 1, 2, 1 << 40],
-            clones: clones.iter().copied().map(VolumeId).collect(),
-            read_again: object == 9,
+    fn lists_in_pieces() {
+        let rig = Rig::new([7].into_iter());
+        let (list, file) = (&rig.list, &mut *rig.list.file.lock());
+        let changed = Changed { used: HashSet::from([5]), free: vec![(8, 9)] };
+        let mut seed = 1u64;
+        let mut random = |below: u64| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (seed >> 33) % below
         };
-        let (one, two) = (head(7, None), head(7, Some(3)));
-        let whole = bytes(&[
-            Entry::Head(one, kept(8, &[])),
-            Entry::Head(two, kept(9, &[10, 11])),
-            Entry::End(Txg(1 << 33), (1, 2)),
-            Entry::Head(one, kept(12, &[13])),
-            Entry::End(Txg(5), (1 << 40, 7)),
-        ]);
-        let (state, end, entries) = State::parse(&whole);
-        assert_eq!((state.txg, state.owner), (Txg(5), (1 << 40, 7)));
-        assert_eq!((end, entries), (whole.len() as u64, 3));
-        let expected = HashMap::from([(one, kept(12, &[13])), (two, kept(9, &[10, 11]))]);
-        assert_eq!(state.heads, expected);
-        let more = [whole.clone(), bytes(&[Entry::Gone(two), Entry::Gone(one)])].concat();
-        for cut in [more.len(), more.len() - 5, whole.len() + 4] {
-            let (state, end, _) = State::parse(&more[..cut]);
-            assert_eq!((state.heads.len(), end), (2, whole.len() as u64), "{cut}");
+        let mut entry = |volumes| {
+            let gone = Some(random(3) as u32).filter(|number| *number < 2);
+            let head = Head { volume: VolumeId(1 + random(volumes) as u32), gone };
+            let clones = (0..random(3)).map(|clone| VolumeId(clone as u32)).collect();
+            let objects = [0, 0, 0, 0].map(|_| 1 + random(40));
+            match random(4) {
+                0 => Entry::Gone(head),
+                again => {
+                    Entry::Head(head, Kept { objects, clones, read_again: again == 1 && random(9) == 0 })
+                }
+            }
+        };
+        // The first group is longer than a piece.
+        for (group, count) in [60_000, 1, 0, 300, 40].into_iter().enumerate() {
+            let entries = (0..count).map(|_| entry(if group == 0 { 1 << 20 } else { 50 })).collect();
+            list.append(file, entries, Txg(group as u64 + 1)).unwrap();
+            let (state, end, entries) = State::parse(&file.bytes(&list.fs).unwrap());
+            let last = (Txg(group as u64 + 1), list.owner);
+            let read = |end| Scan::read(&mut file.words(&list.fs, end), last, &changed).unwrap();
+            let scan = read(end).unwrap();
+            assert_eq!((scan.end, scan.entries, scan.len()), (end, entries, state.heads.len()));
+            let of_state: BTreeMap<_, _> =
+                state.heads.iter().map(|(head, kept)| (*head, &kept.clones[..])).collect();
+            assert!(scan.each().eq(of_state));
+            let is_wrong =
+                |kept: &Kept| kept.read_again || kept.objects.iter().any(|object| changed.has(*object));
+            let wrong: HashMap<_, _> = state.heads.into_iter().filter(|(_, kept)| is_wrong(kept)).collect();
+            assert!(wrong.keys().all(|head| scan.has(*head)) && scan.wrong == wrong);
+            // It must end with the group that was expected.
+            assert!(read(end - 4).is_none() && list.last_end(file) == Some((end, last.0)));
         }
-        let gone = [more, bytes(&[Entry::End(Txg(6), (1, 2))])].concat();
-        assert_eq!(State::parse(&gone).0.heads.len(), 0);
-    }
-
-    /// Goal: hostile bytes make no list, and take no memory.
-    #[test]
-    fn hostile_bytes() {
-        let mut many = bytes(&[Entry::Head(
-            Head::of(VolumeId(1)),
-            Kept { objects: [1; 4], clones: Vec::new(), read_again: false },
-        )]);
-        many[16..20].copy_from_slice(&u32::MAX.to_le_bytes());
-        many.extend(bytes(&[Entry::End(Txg(1), (1, 2))]));
-        for bytes in [&many[..], &[0xff; 64], &[0; 64], &[]] {
-            let (state, end, entries) = State::parse(bytes);
-            assert_eq!((state.heads.len(), end, entries), (0, 0, 0));
-        }
+        let end = file.end;
+        file.append(&list.fs, &[1, 0, 0, 0, 9], 1).unwrap();
+        assert_eq!(list.last_end(file), Some((end, Txg(5))));
     }
 
     /// Goal: an object is changed if it is there or in a range of free numbers.

@@ -12,7 +12,7 @@ use dsl::{ListOptions, Listed, Source, Value};
 use parking_lot::Mutex;
 use poolhouse::Pool;
 
-use super::kept::{Kept, Objects};
+use super::entry::{Kept, Objects};
 use super::{Found, GUARD, Head, INCOMPLETE, ITSELF, NEW, PENDING, Partition};
 use crate::server::{Result, chain};
 use crate::types::VolumeId;

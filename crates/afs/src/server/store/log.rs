@@ -8,22 +8,87 @@
 //! Each transaction group has the file with a part of an append, in the order of its bytes, so a
 //! group that is not complete has no end.
 
-use ondisk::ObjNum;
+use ondisk::{ObjNum, Txg};
 use zpl::{FileSystem, Kind, NewFile, Rename};
 
+use super::entry::Owner;
 use crate::server::Result;
 
 /// The end of a group: the txg, the pool's GUID, the partition's directory; of two words each.
 pub(super) const END: u32 = 3;
 
+/// The bytes of it.
+const END_SIZE: usize = 28;
 /// Bytes of one write and one read.
 const PIECE: usize = 1 << 20;
 /// The largest file.
 pub(super) const MOST_BYTES: u64 = 1 << 30;
 
-/// The words of a file.
+/// The words of bytes.
 pub(super) fn words_of(bytes: &[u8]) -> impl Iterator<Item = u32> {
     bytes.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]]))
+}
+
+/// The words of a file, which is read in pieces.
+pub(super) struct Words<'a> {
+    fs: &'a FileSystem,
+    object: ObjNum,
+    /// What was read of the file, and what comes next in it.
+    piece: Vec<u8>,
+    at: usize,
+    next: u64,
+    end: u64,
+    error: Option<zpl::Error>,
+}
+
+impl Words<'_> {
+    /// The words that are left.
+    pub(super) fn len(&self) -> usize {
+        ((self.end - self.next) as usize + self.piece.len() - self.at) / 4
+    }
+
+    /// How many bytes came before.
+    pub(super) fn at(&self) -> u64 {
+        self.next - (self.piece.len() - self.at) as u64
+    }
+
+    /// Why they ended early.
+    pub(super) fn take_error(&mut self) -> Option<zpl::Error> {
+        self.error.take()
+    }
+
+    fn refill(&mut self) -> Option<()> {
+        let length = (self.end - self.next).min(PIECE as u64) & !3;
+        self.piece.resize(length as usize, 0);
+        self.at = 0;
+        let mut done = 0;
+        while done < self.piece.len() {
+            match self.fs.read(self.object, self.next + done as u64, &mut self.piece[done..]) {
+                Ok(0) => break,
+                Ok(count) => done += count,
+                Err(error) => {
+                    self.error = Some(error);
+                    break;
+                }
+            }
+        }
+        self.piece.truncate(done & !3);
+        self.next += self.piece.len() as u64;
+        (!self.piece.is_empty()).then_some(())
+    }
+}
+
+impl Iterator for Words<'_> {
+    type Item = u32;
+
+    fn next(&mut self) -> Option<u32> {
+        if self.at == self.piece.len() {
+            self.refill()?;
+        }
+        let word = self.piece.get(self.at..)?.first_chunk()?;
+        self.at += 4;
+        Some(u32::from_le_bytes(*word))
+    }
 }
 
 /// The next number of two words.
@@ -88,6 +153,32 @@ impl Log {
         }
         bytes.truncate(at);
         Ok(bytes)
+    }
+
+    /// The words before this end.
+    pub(super) fn words<'a>(&self, fs: &'a FileSystem, end: u64) -> Words<'a> {
+        let (object, piece) = (self.object, Vec::new());
+        Words { fs, object, piece, at: 0, next: 0, end, error: None }
+    }
+
+    /// The end of the last group, if the file ends with it: the length of the file, the txg and the
+    /// owner.
+    ///
+    /// # Errors
+    /// [`Error::Files`](crate::server::Error::Files).
+    pub(super) fn tail(&self, fs: &FileSystem) -> Result<Option<(u64, Txg, Owner)>> {
+        let size = fs.node(self.object)?.attr().size;
+        let mut bytes = [0; END_SIZE];
+        let Some(begin) = size.checked_sub(END_SIZE as u64).filter(|_| size <= MOST_BYTES) else {
+            return Ok(None);
+        };
+        if fs.read(self.object, begin, &mut bytes)? < END_SIZE {
+            return Ok(None);
+        }
+        let mut words = words_of(&bytes);
+        let is_end = words.next() == Some(END);
+        let numbers = wide(&mut words).zip(wide(&mut words)).zip(wide(&mut words));
+        Ok(numbers.filter(|_| is_end).map(|((txg, pool), dir)| (size, Txg(txg), (pool, dir))))
     }
 
     /// Appends a group with this number of entries before its end.

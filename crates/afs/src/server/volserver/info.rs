@@ -1,5 +1,6 @@
 //! Lists of volumes, partitions and transactions.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::{Outcome, VolumeServer};
@@ -9,7 +10,7 @@ use crate::partition::PartitionId;
 use crate::server::chain;
 use crate::server::header::Service as State;
 use crate::server::header::Stored;
-use crate::server::store::{Partition as Store, Space};
+use crate::server::store::{Headers, Partition as Store, Space};
 use crate::server::table::Listed;
 use crate::types::{
     Date, Partition, Partition64, TransactionStatus, Unique, VOK, VolumeId, VolumeInfo, VolumeStatus,
@@ -17,6 +18,8 @@ use crate::types::{
 };
 use crate::wire::{Chars, Flag, List, Short};
 
+/// So few volumes are looked at one by one, except by tests.
+const FEW: usize = if cfg!(debug_assertions) { 0 } else { 64 };
 /// Seconds of a day.
 const DAY: u32 = 24 * 3600;
 /// The value of a volume that is to be destroyed (`DESTROY_ME`).
@@ -89,14 +92,32 @@ fn x_info(info: VolumeInfo) -> XVolumeInfo {
     }
 }
 
+/// The headers that a partition keeps, and its volumes that were in use before they were read.
+#[derive(Default)]
+struct Kept {
+    used: HashSet<VolumeId>,
+    headers: Headers,
+}
+
+impl Kept {
+    /// The header of a volume that is not in use.
+    fn header(&self, volume: &Listed) -> Option<Stored> {
+        match volume {
+            Listed::Resting { id, found, .. } if !self.used.contains(id) => self.headers.get(*found),
+            Listed::Resting { .. } | Listed::Used(_) => None,
+        }
+    }
+}
+
 impl VolumeServer {
-    /// A volume of a list. `several`: of a list of all, in which incomplete ones are left out.
-    fn listed(&self, volume: &Listed, several: bool) -> Option<VolumeInfo> {
-        let id = volume.id();
+    /// A volume of a list. `all` are the headers of a list of all, in which incomplete ones are left
+    /// out.
+    fn listed(&self, volume: &Listed, all: Option<&Kept>) -> Option<VolumeInfo> {
+        let (id, several) = (volume.id(), all.is_some());
         if self.core.transactions.has(id) {
             return Some(VolumeInfo { id, status: code::VBUSY, ..VolumeInfo::default() });
         }
-        match volume.peek() {
+        match all.and_then(|all| all.header(volume)).map_or_else(|| volume.peek(), Ok) {
             Ok(stored) => {
                 let online = matches!(volume.service_as(&stored), State::Online | State::Busy);
                 (!several || !stored.destroy_me).then(|| info(id, &stored, online))
@@ -108,13 +129,26 @@ impl VolumeServer {
         }
     }
 
+    /// The headers that a partition keeps.
+    fn kept(&self, partition: &Store) -> Kept {
+        // Before the headers are read: what is not in use now has its header on disk.
+        let used = self.core.table.used_ids(partition.id);
+        let headers = partition.headers(&used).unwrap_or_else(|error| {
+            tracing::warn!(partition = %partition.id, error = chain(&error), "the headers of its volumes are read one by one");
+            None
+        });
+        Kept { used, headers: headers.unwrap_or_default() }
+    }
+
     pub(super) fn list(&self, partition: i32, flags: i32) -> Outcome<List<VolumeInfo, MAX_VOLUMES>> {
-        let ids = self.core.table.ids(Some(self.partition(partition)?.id), 0).into_iter();
+        let partition = self.partition(partition)?;
+        let ids = self.core.table.ids(Some(partition.id), 0);
         let listed = match flags {
-            0 => ids.map(|id| VolumeInfo { id, ..VolumeInfo::default() }).collect(),
+            0 => ids.into_iter().map(|id| VolumeInfo { id, ..VolumeInfo::default() }).collect(),
             _ => {
-                let volumes = ids.filter_map(|id| self.core.table.look(id));
-                volumes.filter_map(|volume| self.listed(&volume, true)).collect()
+                let kept = if ids.len() > FEW { self.kept(&partition) } else { Kept::default() };
+                let volumes = ids.into_iter().filter_map(|id| self.core.table.look(id));
+                volumes.filter_map(|volume| self.listed(&volume, Some(&kept))).collect()
             }
         };
         List::new(listed).ok_or(errno::E2BIG)
@@ -133,7 +167,7 @@ impl VolumeServer {
             code::VNOVOL => errno::ENODEV,
             code => code,
         })?;
-        List::new(self.listed(&volume, false).into_iter().collect()).ok_or(errno::E2BIG)
+        List::new(self.listed(&volume, None).into_iter().collect()).ok_or(errno::E2BIG)
     }
 
     pub(super) fn x_list_one(&self, partition: i32, id: VolumeId) -> Outcome<List<XVolumeInfo, MAX_VOLUMES>> {

@@ -1,6 +1,6 @@
 //! Volumes that no call uses: their files are closed, and only their places are kept.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use afs::calls::fileserver::Call;
 use afs::calls::volserver::{Call as Verb, Reply, attach};
@@ -153,4 +153,38 @@ fn rest_beside_calls() {
     uniques.dedup();
     assert_eq!(uniques.len(), 200);
     assert_eq!(rig.operator().listed(VOLUME).unwrap().file_count, 201);
+}
+
+/// Goal: a list has what was acknowledged before it began, whether the volume is in use, rests, or
+/// came to rest just now.
+#[test]
+fn lists_are_not_older() {
+    const FILES: u32 = 100;
+    let rig = Rig::new();
+    rig.volume(VOLUME, "v");
+    let (made, rounds) = (AtomicU32::new(0), AtomicU32::new(0));
+    let is_done = || made.load(Ordering::Acquire) == FILES && rounds.load(Ordering::Acquire) > 10;
+    let client = rig.client(None);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_done() {
+                rig.rest();
+            }
+        });
+        scope.spawn(|| {
+            let operator = rig.operator();
+            while !is_done() {
+                let least = 1 + made.load(Ordering::Acquire).cast_signed();
+                let list = operator.call(Verb::ListVolumes { partition: 0, flags: 1 }).unwrap();
+                let Reply::ListVolumes(list) = list else { panic!() };
+                assert!(list.iter().all(|one| one.file_count >= least), "{list:?}, {least}");
+                rounds.fetch_add(1, Ordering::AcqRel);
+            }
+        });
+        for file in 0..FILES {
+            client.create(root(VOLUME), &file.to_string()).unwrap();
+            give_up_all(&client);
+            made.fetch_add(1, Ordering::AcqRel);
+        }
+    });
 }
