@@ -4,8 +4,10 @@
 # time for each call or MiB. Prints a table, and writes target/bench-afs.json.
 #
 # LOAD: null, status, bulk, create, small, write, read, single, clear, crypt, clients (64 at once), shards,
-# volumes; all of them if none is named. `shards` compares our server alone on one core and on two.
+# volumes, start; all of them if none is named. `shards` compares our server alone on one core and on two.
 # `volumes` measures verbs of vos with more and more volumes, and writes target/bench-afs-volumes.json.
+# `start` measures the start with up to 1.5 million names, and writes target/bench-afs-start.json. It takes
+# some minutes, since the peer does.
 #   --rounds N      medians of N rounds (3)
 #   --seconds N     how long each load runs (3)
 #   --base PROGRAM  also measures another build of the example `afs_server`
@@ -68,7 +70,16 @@ measure() { # ARGUMENT...
 }
 
 [ ${#loads[@]} -gt 0 ] ||
-  loads=(null status bulk create small write read single clear crypt clients shards volumes)
+  loads=(null status bulk create small write read single clear crypt clients shards volumes start)
+if [[ " ${loads[*]} " == *' start '* ]]; then
+  cargo build -q --release -p poolhouse-afs --example afs_start
+  mkdir -p "$work/images"
+  scripts/afs/start.py --program "$out/release/examples/afs_start" --images "$work/images" --command "$command" \
+    --out "$out/bench-afs-start.json" ${record:+--record docs/results/data/afs-start.json}
+  # The other loads need the peer, without the names.
+  find "$ZAFS_STATE/h1/vicepa" -maxdepth 1 -name 'V05*.vol' -size 0 -delete
+  "$cell" servers 1
+fi
 if [[ " ${loads[*]} " == *' volumes '* ]]; then
   cargo build -q --release -p poolhouse-afs --example afs_verbs
   scripts/afs/verbs.py --program "$out/release/examples/afs_verbs" --keys "$keys" --command "$command" \
@@ -77,7 +88,7 @@ if [[ " ${loads[*]} " == *' volumes '* ]]; then
 fi
 rm -f "$out/bench-afs.json"
 plain=()
-for one in "${loads[@]}"; do [ "$one" = shards ] || [ "$one" = volumes ] || plain+=("$one"); done
+for one in "${loads[@]}"; do case $one in shards | volumes | start) ;; *) plain+=("$one") ;; esac; done
 [ ${#plain[@]} = 0 ] || measure "${plain[@]}"
 if [[ " ${loads[*]} " == *' shards '* ]]; then
   for round in $(seq 3); do
