@@ -53,9 +53,9 @@ const FILE: &[u8] = b"volumes";
 const NEW_FILE: &[u8] = b"volumes.new";
 
 /// The value of `canmount=off`.
-const CANMOUNT_OFF: u64 = 0;
+pub(super) const CANMOUNT_OFF: u64 = 0;
 /// The value of `sync=disabled`.
-const SYNC_DISABLED: u64 = 2;
+pub(super) const SYNC_DISABLED: u64 = 2;
 
 const HEAD: u32 = 1;
 const GONE: u32 = 2;

@@ -36,7 +36,7 @@ use super::{Core, Error, chain};
 use crate::calls::volserver::{Call, Reply, attach, volume_flag};
 use crate::errors::{self, errno, rxgen, volser, volume as code};
 use crate::partition::PartitionId;
-use crate::types::VolumeId;
+use crate::types::{VolumeId, VolumeType};
 use transactions::{Lease, Transaction};
 
 /// Longest arguments of a call without data.
@@ -234,6 +234,9 @@ impl VolumeServer {
         let transaction = self.core.transactions.begin(Arc::clone(&volume), flags)?;
         // It may delete the volume, whether that can be opened or not.
         if state_in(flags) == Some(State::Offline) {
+            if is_read_only(&volume) {
+                return Ok(transaction.id);
+            }
             volume.quiesce(State::Offline);
             volume.callbacks.volume_changed();
             return Ok(transaction.id);
@@ -366,6 +369,12 @@ fn failed(volume: &Volume, error: &Error) -> i32 {
         | Error::Rx(_)
         | Error::Config { .. } => errno::EIO,
     }
+}
+
+/// Whether clients can't change a volume, so that they may use it while a transaction has it. It
+/// changes at once, or by a switch to other contents.
+fn is_read_only(volume: &Volume) -> bool {
+    volume.is_clone() || volume.peek().is_ok_and(|stored| stored.header.kind != VolumeType::ReadWrite)
 }
 
 /// Whether a volume's header says that it is offline for good.
