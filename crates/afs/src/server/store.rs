@@ -12,7 +12,7 @@
 //! | the name of a volume or clone | the property [`NAME`], for `zfs list` |
 //! | a volume that is not complete: it goes at the next start | the property [`INCOMPLETE`]: `on` |
 //! | clones that may be incomplete | the same property of their file system, with their numbers |
-//! | a volume into which a dump is restored | the snapshot `PARTITION/ID@restoring`, and a hidden clone of it |
+//! | a restore that runs | the snapshot `PARTITION/ID@restoring`, and a hidden clone of it |
 //! | a volume with a new number, whose header is not in place | [`INCOMPLETE`]: `header` |
 //! | that header | the property [`HEADER`] |
 //! | whether a server uses the partition, and how often it crashed | the property [`STATE`] |

@@ -72,14 +72,12 @@ impl VolumeServer {
         let volume = &lease.volume;
         let id = self.detach(volume)?;
         let kind = super::make::kind_of(cookie.kind)?;
-        let (own, is_read_only) = {
-            let open = self.open(&lease)?;
-            (open.stored(), open.is_read_only)
-        };
+        let is_read_only = self.open(&lease)?.is_read_only;
         if !is_read_only {
             // What clients wrote meanwhile would be lost.
             volume.set_service(State::Offline);
         }
+        let own = self.open(&lease)?.stored();
         let partition = &volume.partition;
         partition.begin_restore(id).map_err(|error| failed(volume, &error))?;
         let mut incoming = Incoming { call, lease: &lease, bytes: Vec::new(), at: 0 };

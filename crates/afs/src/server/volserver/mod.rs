@@ -5,8 +5,9 @@
 //! and marks it with the last one as complete. Each end of a transaction that changed something
 //! waits until the change is on disk, because `vos` then changes the cell's database.
 //!
-//! Clones are snapshots, so making one takes the same time for every volume. A restore is guarded
-//! by a snapshot too: after an error the volume is as it was before.
+//! Clones are snapshots, so making one takes the same time for every volume. A restore changes a
+//! hidden clone, which takes the place of the volume when it is complete. So a read-only volume
+//! stays online.
 //!
 //! # Absent
 //! * SplitVolume.

@@ -229,7 +229,7 @@ fn crashes() {
 /// properties alone. The space of the old contents is free in the end.
 #[test]
 fn read_write_volumes() {
-    let world = World::new();
+    let mut world = World::new();
     let (operator, client, file) = (&world.operator, &world.client, world.file);
     let pool = world.rig.pool.as_ref().unwrap();
     let dataset = format!("cell/vicepa/{VOLUME}");
@@ -275,6 +275,9 @@ fn read_write_volumes() {
     );
     let reserved = found.dsl().property(dsl::Prop::Reservation).unwrap().unwrap().value;
     assert_eq!(reserved, dsl::Value::Number(64 << 10));
+    drop((found, world.operator));
+    world.rig.stop();
+    testpools::judge(world.rig.dir.path(), "cell");
 }
 
 /// Goal: a partition that is forced out does not wait for the rest of a dump, and the copy has its
