@@ -83,6 +83,10 @@ const GUARD: &str = "restoring";
 const STATE: &str = "poolhouse:vicep-state";
 const RUNNING: &str = "running";
 const STOPPED: &str = "stopped";
+/// The value of `canmount=off`.
+const CANMOUNT_OFF: u64 = 0;
+/// The value of `sync=disabled`.
+const SYNC_DISABLED: u64 = 2;
 /// The value of `canmount=noauto`: the file server has the volume, so it is mounted on request
 /// only.
 const CANMOUNT_NOAUTO: u64 = 2;

@@ -91,16 +91,16 @@ fn contents_are_exchanged() {
         write(&pool, FS, "/b", 6);
         let names = pool.dataset_names(false).unwrap().names;
         assert_eq!(names, ["r", "r/fs"]);
+        // The refused clone left its snapshot.
+        assert!(run(&pool, swap()).unwrap_err().contains("NotLatest"));
+        let names = vec!["r/fs@again".to_owned()];
+        run(&pool, vec![Box::new(DestroySnapshots { names, defer: false })]).unwrap();
         for used in [FS, HIDDEN] {
             let dataset = pool.dataset(used).unwrap();
             let held = dataset.open_for_writing("/b").unwrap();
             assert!(run(&pool, swap()).unwrap_err().contains("Busy"));
             drop(held);
         }
-        // The refused clone left its snapshot.
-        assert!(run(&pool, swap()).unwrap_err().contains("NotLatest"));
-        let names = vec!["r/fs@again".to_owned()];
-        run(&pool, vec![Box::new(DestroySnapshots { names, defer: false })]).unwrap();
         run(&pool, swap()).unwrap();
         assert!(is(&pool, FS, "/a", 4) && is(&pool, FS, "/new", 5) && is(&pool, FS, "/b", 2));
         assert!(is(&pool, HIDDEN, "/a", 3) && is(&pool, HIDDEN, "/b", 6));
@@ -109,7 +109,7 @@ fn contents_are_exchanged() {
         assert!(is(&pool, "r/fs@before", "/a", 1) && is(&pool, "r/fs@before", "/b", 2));
         write(&pool, FS, "/new", 7);
         pool.export().unwrap();
-        testpools::judge(dir.path(), "r");
+        drop(pool);
         let options = OpenOptions { write: true, force: true, ..OpenOptions::default() };
         let pool = Pool::open(&[image], &options).unwrap();
         if is_encrypted {
@@ -117,5 +117,7 @@ fn contents_are_exchanged() {
         }
         assert!(is(&pool, FS, "/a", 4) && is(&pool, FS, "/new", 7) && is(&pool, FS, "/b", 2));
         pool.export().unwrap();
+        drop(pool);
+        testpools::judge(dir.path(), "r");
     }
 }

@@ -41,7 +41,7 @@ use parking_lot::Mutex;
 use zpl::{FileSystem, Kind, NewFile, NewFileSystem, Policies, Policy, Rename};
 
 use super::left::{Contents, Failures, Read};
-use super::{Head, Partition, now};
+use super::{CANMOUNT_OFF, Head, Partition, SYNC_DISABLED, now};
 use crate::server::{Error, Result, chain};
 use crate::types::VolumeId;
 
@@ -51,11 +51,6 @@ const TABLE: &str = "volume-table";
 const FILE: &[u8] = b"volumes";
 /// The file while it is written anew.
 const NEW_FILE: &[u8] = b"volumes.new";
-
-/// The value of `canmount=off`.
-pub(super) const CANMOUNT_OFF: u64 = 0;
-/// The value of `sync=disabled`.
-pub(super) const SYNC_DISABLED: u64 = 2;
 
 const HEAD: u32 = 1;
 const GONE: u32 = 2;

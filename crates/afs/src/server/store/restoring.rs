@@ -22,8 +22,7 @@ use dsl::ops::snapshot::Snapshot;
 use dsl::{Setting, SyncTask, Value};
 use zpl::FileSystem;
 
-use super::kept::{CANMOUNT_OFF, SYNC_DISABLED};
-use super::{GUARD, Partition};
+use super::{CANMOUNT_OFF, GUARD, Partition, SYNC_DISABLED};
 use crate::server::Result;
 use crate::types::VolumeId;
 
