@@ -15,6 +15,7 @@ pub mod receive;
 mod receive_redacted;
 pub mod redact;
 pub mod rename;
+pub mod replace;
 pub mod rollback;
 mod room;
 pub mod snapshot;

@@ -12,7 +12,8 @@
 //! | the name of a volume or clone | the property [`NAME`], for `zfs list` |
 //! | a volume that is not complete: it goes at the next start | the property [`INCOMPLETE`]: `on` |
 //! | clones that may be incomplete | the same property of their file system, with their numbers |
-//! | a volume with a new number, whose header is not in place | the same: `header` |
+//! | a restore that runs | the snapshot `PARTITION/ID@restoring`, and a hidden clone of it |
+//! | a volume with a new number, whose header is not in place | [`INCOMPLETE`]: `header` |
 //! | that header | the property [`HEADER`] |
 //! | whether a server uses the partition, and how often it crashed | the property [`STATE`] |
 //! | the list of its volumes, for the next start | a file in the child `volume-table` |
@@ -29,6 +30,7 @@ mod kept;
 mod left;
 mod log;
 mod offline;
+mod restoring;
 mod scan;
 
 pub use beside::Beside;
@@ -81,12 +83,16 @@ const CLONES: &str = ".clones-";
 const MOST_GONE: u32 = 1000;
 /// What follows the number of a clone that is to take the place of another.
 const NEW: &str = ".new";
-/// The snapshot that guards a restore.
+/// The snapshot of a volume that a restore begins with.
 const GUARD: &str = "restoring";
 /// The property with the state of the server: a word, and how often it crashed.
 const STATE: &str = "poolhouse:vicep-state";
 const RUNNING: &str = "running";
 const STOPPED: &str = "stopped";
+/// The value of `canmount=off`.
+const CANMOUNT_OFF: u64 = 0;
+/// The value of `sync=disabled`.
+const SYNC_DISABLED: u64 = 2;
 /// The value of `canmount=noauto`: the file server has the volume, so it is mounted on request
 /// only.
 const CANMOUNT_NOAUTO: u64 = 2;
@@ -460,7 +466,11 @@ impl Partition {
     /// # Errors
     /// [`Error::Pool`]: there is no such volume, or it is in use.
     pub fn fs(&self, id: VolumeId) -> Result<FileSystem> {
-        let dataset = self.pool.dataset(&self.name(id))?;
+        self.files(&self.name(id))
+    }
+
+    fn files(&self, name: &str) -> Result<FileSystem> {
+        let dataset = self.pool.dataset(name)?;
         let policy = Policy::of(dataset.dsl()).map_err(poolhouse::Error::from)?;
         Ok(self.pool.open_for_writing(dataset.dsl(), Policies::new(policy))?)
     }
@@ -603,7 +613,7 @@ impl Partition {
         let all = || Ok::<_, dsl::Error>(dataset.dsl().snapshots()?.iter().map(dsl::Dataset::name).collect());
         let mut names: Vec<String> = self.pool.spa().read(all).map_err(poolhouse::Error::from)?;
         if names.contains(&self.guard_name(id)) {
-            self.destroy_snapshot(self.guard_name(id))?;
+            self.end_restore(id)?;
             names.retain(|name| *name != self.guard_name(id));
         }
         // Snapshots of an administrator keep the files too.
@@ -714,31 +724,6 @@ impl Partition {
         stored.write(&self.fs(id)?)?;
         self.finish(id, Some(&stored), false)?;
         self.destroy_snapshot(self.snapshot_name(Head::of(id), id))
-    }
-
-    /// Guards a change of a whole volume by a snapshot that is no clone.
-    ///
-    /// # Errors
-    /// [`Error::Pool`]: the pool has no space.
-    pub fn guard(&self, id: VolumeId) -> Result<()> {
-        let names = vec![self.guard_name(id)];
-        self.run(vec![Box::new(Snapshot { names, props: PropList::new(), enforce_limits: false })])
-    }
-
-    fn guard_name(&self, id: VolumeId) -> String {
-        format!("{}@{GUARD}", self.name(id))
-    }
-
-    /// Ends [`Self::guard`]. Without `keep`, the volume is as it was before.
-    ///
-    /// # Errors
-    /// [`Error::Pool`]: the volume is in use.
-    pub fn release_guard(&self, id: VolumeId, keep: bool) -> Result<()> {
-        let guard = self.guard_name(id);
-        if !keep {
-            self.run(vec![Box::new(Rollback { name: self.name(id), to: Some(guard.clone()) })])?;
-        }
-        self.destroy_snapshot(guard)
     }
 
     /// The header of a volume or clone, without opening its files for changes.

@@ -594,7 +594,7 @@ impl SyncTask for ReceiveEnd {
         if !own {
             return Syncing::refuse(&what.name, Refusal::NotSource);
         }
-        s.check_swap(ds, head, what)?;
+        s.check_swap(ds, head, (&what.name, what.force))?;
         s.check_snapshot(head, &what.snapshot, &what.full(), true)
     }
 
@@ -762,28 +762,29 @@ impl Syncing<'_> {
         Ok(phys(head, &h)?.meta_dnode != phys(snap, &p)?.meta_dnode)
     }
 
-    /// Whether a clone may take the place of a head (`dsl_dataset_clone_swap_check_impl`).
-    fn check_swap(&mut self, clone: u64, head: u64, what: &Received) -> Result<()> {
+    /// Whether a clone may take the place of a head (`dsl_dataset_clone_swap_check_impl`). Without
+    /// `force`, a head that changed since its last snapshot is refused. `name` is for messages.
+    pub(super) fn check_swap(&mut self, clone: u64, head: u64, (name, force): (&str, bool)) -> Result<()> {
         let (c, h) = (self.ds(clone)?, self.ds(head)?);
-        if !what.force && h.prev_snap_obj != 0 && self.is_modified_since(head, h.prev_snap_obj)? {
-            return Self::refuse(&what.name, Refusal::Modified);
+        if !force && h.prev_snap_obj != 0 && self.is_modified_since(head, h.prev_snap_obj)? {
+            return Self::refuse(name, Refusal::Modified);
         }
         if self.dsl.heads().is_busy(head) {
-            return Self::refuse(&what.name, Refusal::Busy);
+            return Self::refuse(name, Refusal::Busy);
         }
         let reserved = self.refreservation(head)?;
         // The snapshot takes over the space that the reservation covers. The head needs it again.
         let unused = reserved.min(h.unique_bytes).saturating_sub(reserved.min(c.unique_bytes));
         let more = unused.saturating_add(reserved.min(c.unique_bytes));
         if self.takes_origin_along(&c)? && self.dsl.heads().is_busy(c.prev_snap_obj) {
-            return Self::refuse(&what.name, Refusal::Busy);
+            return Self::refuse(name, Refusal::Busy);
         }
         if more > 0 && more > self.available(h.dir_obj)? {
-            return Self::refuse(&what.name, Refusal::NoSpace);
+            return Self::refuse(name, Refusal::NoSpace);
         }
         let quota = self.own_prop(h.dir_obj, "refquota")?.unwrap_or(0);
         if quota != 0 && c.referenced_bytes > quota.saturating_add(REFQUOTA_SLACK) {
-            return Self::refuse(&what.name, Refusal::Quota);
+            return Self::refuse(name, Refusal::Quota);
         }
         Ok(())
     }

@@ -15,6 +15,7 @@ mod promise;
 mod receive;
 mod records;
 mod redact;
+mod replace;
 mod replay;
 mod rewrite;
 mod send;

@@ -29,7 +29,7 @@ use super::entry::{Entry, Kept, Owner, State};
 use super::left::{Contents, Failures, Read};
 use super::log::Log;
 use super::scan::Scan;
-use super::{Head, Partition, headers, now};
+use super::{CANMOUNT_OFF, Head, Partition, SYNC_DISABLED, headers, now};
 use crate::server::{Error, Result, chain};
 use crate::types::VolumeId;
 
@@ -40,12 +40,10 @@ const FILE: &[u8] = b"volumes";
 /// The file while it is written anew.
 const NEW_FILE: &[u8] = b"volumes.new";
 
-/// The value of `canmount=off`.
-const CANMOUNT_OFF: u64 = 0;
-/// The value of `sync=disabled`.
-const SYNC_DISABLED: u64 = 2;
-/// The value of `primarycache=metadata`: a start reads the list once.
+/// The value of `primarycache=metadata` and `prefetch=none`: a start reads the list once, in pieces
+/// that are longer than its blocks.
 const CACHE_METADATA: u64 = 1;
+const PREFETCH_NONE: u64 = 0;
 
 /// How long another thread may take to release the list, and how often this one looks.
 const CLOSING: Duration = Duration::from_secs(10);
@@ -253,6 +251,7 @@ impl Partition {
             // A replay must not bring back what a rewind undid.
             let props = vec![
                 number("canmount", CANMOUNT_OFF),
+                number("prefetch", PREFETCH_NONE),
                 number("primarycache", CACHE_METADATA),
                 number("sync", SYNC_DISABLED),
             ];

@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use poolhouse::Pool;
 
 use super::entry::{Kept, Objects};
+use super::restoring::has_hidden;
 use super::{Found, GUARD, Head, INCOMPLETE, ITSELF, NEW, PENDING, Partition};
 use crate::server::{Result, chain};
 use crate::types::VolumeId;
@@ -26,6 +27,8 @@ pub(super) struct Read {
     objects: Objects,
     mark: String,
     snapshots: Vec<String>,
+    /// It has a hidden clone.
+    has_hidden: bool,
 }
 
 impl Read {
@@ -34,7 +37,8 @@ impl Read {
         let fail = |error| failures.lock().push((dataset.name(), error));
         let entries = dataset.snapshot_entries().map_err(fail).ok();
         let snapshots = entries.into_iter().flatten().filter_map(|entry| entry.map_err(fail).ok());
-        let snapshots = snapshots.map(|(name, _)| name).collect();
+        let snapshots: Vec<String> = snapshots.map(|(name, _)| name).collect();
+        let has_hidden = snapshots.iter().any(|name| name == GUARD) && has_hidden(dataset)?;
         let dir = dataset.dir();
         Ok(Self {
             objects: [
@@ -45,6 +49,7 @@ impl Read {
             ],
             mark: mark_of(dataset)?,
             snapshots,
+            has_hidden,
         })
     }
 
@@ -83,8 +88,10 @@ pub struct Left {
     pub(super) incomplete_clones: Vec<(Head, VolumeId)>,
     /// Volumes whose headers are not in place.
     pub(super) pending: Vec<VolumeId>,
-    /// Volumes of which a restore was interrupted.
+    /// Volumes of which a restore in place was interrupted, by an older server.
     pub(super) guarded: Vec<VolumeId>,
+    /// Volumes with hidden clones.
+    pub(super) restoring: Vec<VolumeId>,
     /// Clones that became volumes of their own, but for the end of it.
     pub(super) detached: Vec<VolumeId>,
     /// Clones that were to take the place of others of the same number.
@@ -157,6 +164,9 @@ impl Partition {
             });
             contents.volumes.retain(|found| *found != gone);
             report(self.name(id), done.map(drop));
+        }
+        for id in left.restoring {
+            report(self.guard_name(id), self.end_restore(id));
         }
         for id in left.guarded {
             let whole = !left.incomplete.contains(&id);
@@ -275,8 +285,9 @@ pub(super) fn clone_of(snapshot: &str) -> Option<VolumeId> {
 
 impl Left {
     fn is_empty(&self) -> bool {
-        let Self { incomplete, incomplete_clones, pending, guarded, detached, new_clones, gone } = self;
-        let volumes = [incomplete, pending, guarded, detached].into_iter().all(Vec::is_empty);
+        let Self { incomplete, incomplete_clones, pending, guarded, restoring, detached, new_clones, gone } =
+            self;
+        let volumes = [incomplete, pending, guarded, restoring, detached].into_iter().all(Vec::is_empty);
         volumes && [incomplete_clones, new_clones].into_iter().all(Vec::is_empty) && gone.is_empty()
     }
 }
@@ -286,6 +297,10 @@ impl Contents {
     pub(super) fn note_read(&mut self, head: Head, read: &Read) {
         self.note(head, None, &read.mark);
         read.snapshots.iter().for_each(|snapshot| self.note(head, Some(snapshot), ""));
+        if read.has_hidden {
+            let guarded = &mut self.left.guarded;
+            self.left.restoring.extend(guarded.pop_if(|id| *id == head.volume));
+        }
     }
 
     /// Notes what the list has of a file system that is in order.

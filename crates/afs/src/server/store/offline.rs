@@ -126,7 +126,8 @@ impl Offline {
                     } else {
                         HeaderPlace::Files
                     };
-                    // What an interrupted restore left is neither the old nor the new contents.
+                    // What an interrupted restore in place left is neither the old nor the new
+                    // contents.
                     let is_guarded = left.guarded.contains(&id);
                     let dataset = if is_guarded { format!("{name}@{GUARD}") } else { name };
                     all.volumes.push(OnDisk { id, dataset, header });

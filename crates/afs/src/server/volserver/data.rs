@@ -1,10 +1,12 @@
 //! Dumps and restores.
 
 use std::io::{self, Read};
+use std::time::Instant;
 
 use rx::Call as RxCall;
 
-use super::forward::Source;
+use super::forward::{CHECK, Source};
+use super::transactions::Lease;
 use super::{Outcome, VolumeServer, failed};
 use crate::dump::Reader;
 use crate::errors::{errno, volser};
@@ -19,15 +21,26 @@ use crate::volume::{restore, restored_header};
 /// The data of a call as a stream.
 struct Incoming<'a> {
     call: &'a mut RxCall,
+    lease: &'a Lease<'a>,
     bytes: Vec<u8>,
     at: usize,
 }
 
 impl Read for Incoming<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.at == self.bytes.len() {
-            self.bytes = self.call.read().map_err(io::Error::other)?;
+        while self.at == self.bytes.len() {
+            if self.lease.has_ended() {
+                return Err(io::Error::other("the transaction has ended"));
+            }
+            self.call.set_deadline(Some(Instant::now() + CHECK));
+            self.bytes = match self.call.read() {
+                Err(rx::Error::Deadline) => continue,
+                read => read.map_err(io::Error::other)?,
+            };
             self.at = 0;
+            if self.bytes.is_empty() {
+                break;
+            }
         }
         let n = buffer.len().min(self.bytes.len() - self.at);
         buffer[..n].copy_from_slice(&self.bytes[self.at..self.at + n]);
@@ -59,32 +72,40 @@ impl VolumeServer {
         let volume = &lease.volume;
         let id = self.detach(volume)?;
         let kind = super::make::kind_of(cookie.kind)?;
+        let is_read_only = self.open(&lease)?.is_read_only;
+        if !is_read_only {
+            // What clients wrote meanwhile would be lost.
+            volume.set_service(State::Offline);
+        }
         let own = self.open(&lease)?.stored();
         let partition = &volume.partition;
-        // While the files are replaced, no call of a client waits for them.
-        volume.set_service(State::Offline);
-        let mut incoming = Incoming { call, bytes: Vec::new(), at: 0 };
-        let mut unsent = None;
-        let restored = volume.exclusively(|| {
-            partition.guard(id)?;
-            let done = self.restore_guarded(&lease.volume, &own, kind, cookie, &mut incoming);
-            partition.release_guard(id, done.is_ok())?;
-            if let Err(error) = done {
-                unsent = Some(error);
-            }
-            Ok(())
-        });
-        self.note_new_contents(&lease);
-        restored.map_err(|error| failed(volume, &error))?;
-        if let Some(error) = unsent {
-            tracing::error!(volume = id.0, error = chain(&error), "the dump can't be restored");
-            return Err(volser::VOLSERREAD_DUMPERROR);
+        partition.begin_restore(id).map_err(|error| failed(volume, &error))?;
+        let mut incoming = Incoming { call, lease: &lease, bytes: Vec::new(), at: 0 };
+        let restored = restore_hidden(volume, (id, &own), (kind, cookie), &mut incoming);
+        incoming.call.set_deadline(None);
+        let done = restored.and_then(|()| self.switch(&lease, id, is_read_only));
+        // The old contents, or those of a dump that failed.
+        if let Err(error) = partition.end_restore(id) {
+            let error = chain(&error);
+            tracing::error!(volume = id.0, error, "the hidden clone stays until the next restore or start");
         }
-        let mut more = [0];
-        match incoming.read(&mut more) {
-            Ok(0) => Ok(()),
-            _ => Err(volser::VOLSERREAD_DUMPERROR),
+        done
+    }
+
+    /// Gives a volume the contents that were restored. Calls that use its files end before, and
+    /// others wait for it.
+    fn switch(&self, lease: &Lease<'_>, id: VolumeId, is_read_only: bool) -> Outcome<()> {
+        let volume = &lease.volume;
+        let switched = volume.exclusively(|| volume.partition.switch(id));
+        switched.map_err(|error| failed(volume, &error))?;
+        if is_read_only {
+            // It is on disk, and its clients have it already.
+            self.note_change(lease);
+        } else {
+            self.note_new_contents(lease);
         }
+        volume.callbacks.volume_changed();
+        Ok(())
     }
 
     /// Makes a volume of its own of a clone whose volume is gone, so that its files may change. A
@@ -104,31 +125,38 @@ impl VolumeServer {
         self.core.move_clones(&volume.partition, head, Head::of(id));
         Ok(id)
     }
+}
 
-    fn restore_guarded(
-        &self,
-        volume: &Volume,
-        own: &Stored,
-        kind: VolumeType,
-        cookie: &RestoreCookie,
-        from: &mut Incoming<'_>,
-    ) -> super::super::Result<()> {
-        let fs = volume.partition.fs(volume.id)?;
-        let mut header = own.header.clone();
-        header.name = cookie.name.as_bytes().to_vec();
-        header.kind = kind;
-        header.parent = cookie.parent;
-        header.clone = cookie.clone;
-        let mut reader = Reader::new(from);
-        let restored = restore(&fs, &mut reader, own.version_base, |restored| {
-            restored_header(&header, &restored.volume)
-        })?;
-        // The flags stay as they are: `vos` sets them when all is done.
-        let mut stored = Stored { header: restored_header(&header, &restored.volume), ..own.clone() };
-        stored.header.in_service = own.header.in_service;
-        stored.used = stored.header.disk_used.into();
-        (stored.vnode_hints, stored.is_counting) = ([0; 2], false);
-        stored.write(&fs)?;
-        Ok(())
+/// Restores a dump into the hidden clone of a volume.
+fn restore_hidden(
+    volume: &Volume,
+    (id, own): (VolumeId, &Stored),
+    (kind, cookie): (VolumeType, &RestoreCookie),
+    from: &mut Incoming<'_>,
+) -> Outcome<()> {
+    let unusable = |error: &dyn std::error::Error| {
+        tracing::error!(volume = id.0, error = chain(error), "the dump can't be restored");
+        volser::VOLSERREAD_DUMPERROR
+    };
+    let fs = volume.partition.hidden_fs(id).map_err(|error| failed(volume, &error))?;
+    let mut header = own.header.clone();
+    header.name = cookie.name.as_bytes().to_vec();
+    header.kind = kind;
+    header.parent = cookie.parent;
+    header.clone = cookie.clone;
+    let restored = restore(&fs, &mut Reader::new(&mut *from), own.version_base, |restored| {
+        restored_header(&header, &restored.volume)
+    });
+    let restored = restored.map_err(|error| unusable(&error))?;
+    let mut more = [0];
+    if !matches!(from.read(&mut more), Ok(0)) {
+        tracing::error!(volume = id.0, "the dump can't be restored: bytes follow its end");
+        return Err(volser::VOLSERREAD_DUMPERROR);
     }
+    // The flags stay as they are: `vos` sets them when all is done.
+    let mut stored = Stored { header: restored_header(&header, &restored.volume), ..own.clone() };
+    stored.header.in_service = own.header.in_service;
+    stored.used = stored.header.disk_used.into();
+    (stored.vnode_hints, stored.is_counting) = ([0; 2], false);
+    stored.write(&fs).map_err(|error| unusable(&error)).map(drop)
 }

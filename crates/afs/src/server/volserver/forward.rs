@@ -36,7 +36,7 @@ use crate::{Error, Place, Record};
 /// Bytes that are sent at once.
 const PIECE: usize = 64 << 10;
 /// How often a wait, or a dump that puts nothing out, checks the receiver.
-const CHECK: Duration = Duration::from_secs(1);
+pub(super) const CHECK: Duration = Duration::from_secs(1);
 /// Most bytes of a reply that are read. It should have none.
 const REPLY: usize = 4;
 /// How long the end of a restore may take, after the other server received all bytes.

@@ -5,8 +5,9 @@
 //! and marks it with the last one as complete. Each end of a transaction that changed something
 //! waits until the change is on disk, because `vos` then changes the cell's database.
 //!
-//! Clones are snapshots, so making one takes the same time for every volume. A restore is guarded
-//! by a snapshot too: after an error the volume is as it was before.
+//! Clones are snapshots, so making one takes the same time for every volume. A restore changes a
+//! hidden clone, which takes the place of the volume when it is complete. So a read-only volume
+//! stays online.
 //!
 //! # Absent
 //! * SplitVolume.
@@ -36,7 +37,7 @@ use super::{Core, Error, chain};
 use crate::calls::volserver::{Call, Reply, attach, volume_flag};
 use crate::errors::{self, errno, rxgen, volser, volume as code};
 use crate::partition::PartitionId;
-use crate::types::VolumeId;
+use crate::types::{VolumeId, VolumeType};
 use transactions::{Lease, Transaction};
 
 /// Longest arguments of a call without data.
@@ -234,6 +235,9 @@ impl VolumeServer {
         let transaction = self.core.transactions.begin(Arc::clone(&volume), flags)?;
         // It may delete the volume, whether that can be opened or not.
         if state_in(flags) == Some(State::Offline) {
+            if is_read_only(&volume) {
+                return Ok(transaction.id);
+            }
             volume.quiesce(State::Offline);
             volume.callbacks.volume_changed();
             return Ok(transaction.id);
@@ -366,6 +370,12 @@ fn failed(volume: &Volume, error: &Error) -> i32 {
         | Error::Rx(_)
         | Error::Config { .. } => errno::EIO,
     }
+}
+
+/// Whether clients can't change a volume, so that they may use it while a transaction has it. It
+/// changes at once, or by a switch to other contents.
+fn is_read_only(volume: &Volume) -> bool {
+    volume.is_clone() || volume.peek().is_ok_and(|stored| stored.header.kind != VolumeType::ReadWrite)
 }
 
 /// Whether a volume's header says that it is offline for good.

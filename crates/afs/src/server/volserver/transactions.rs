@@ -2,8 +2,9 @@
 //!
 //! # Theory
 //! A program begins a transaction on a volume, makes calls in it, and ends it. There is one for
-//! each volume at a time. While it exists, clients get VOFFLINE or VBUSY, as the program asked. A
-//! transaction that no call uses for ten minutes ends by itself.
+//! each volume at a time. While it exists, clients get VOFFLINE or VBUSY, as the program asked.
+//! Those of a read-only volume get its files. A transaction that no call uses for ten minutes ends
+//! by itself.
 //!
 //! # See
 //! OpenAFS: `src/volser/voltrans.c`.

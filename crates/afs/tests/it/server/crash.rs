@@ -67,8 +67,8 @@ fn half_made_volumes() {
     operator.end(transaction).unwrap();
     let file = rig.client(None).create(root(VOLUME), "f").unwrap().fid;
     rig.client(None).store(file, 0, b"newer", 5).unwrap();
-    // A restore has begun, and changed something.
-    rig.server().core().partitions()[0].guard(VOLUME).unwrap();
+    // An older server has begun a restore in place, and changed something.
+    rig.pool.as_ref().unwrap().snapshot(&format!("cell/vicepa/{VOLUME}@restoring")).unwrap();
     rig.client(None).store(file, 0, b"of the dump", 11).unwrap();
     rig.pool.as_ref().unwrap().sync().unwrap();
     let crashed = rig.dir.path().join("crashed");
@@ -176,7 +176,7 @@ fn half_converted_volumes() {
 }
 
 /// Crashes a server, whose pool is as it was synced, and starts the next one.
-fn crash(rig: &mut Rig, image: PathBuf, operator: Operator) {
+pub(super) fn crash(rig: &mut Rig, image: PathBuf, operator: Operator) {
     rig.pool.as_ref().unwrap().sync().unwrap();
     let crashed = rig.dir.path().join("crashed");
     std::fs::copy(image, &crashed).unwrap();
@@ -187,7 +187,7 @@ fn crash(rig: &mut Rig, image: PathBuf, operator: Operator) {
 }
 
 /// The datasets whose names have this character.
-fn datasets(rig: &Rig, with: char) -> Vec<String> {
+pub(super) fn datasets(rig: &Rig, with: char) -> Vec<String> {
     let names = rig.pool.as_ref().unwrap().dataset_names(true).unwrap().names;
     names.into_iter().filter(|name| name.contains(with)).collect()
 }

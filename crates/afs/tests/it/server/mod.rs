@@ -8,6 +8,7 @@ mod files;
 mod forwards;
 mod promises;
 mod resting;
+mod restores;
 mod rights;
 mod volumes;
 

@@ -221,6 +221,11 @@ fn check_datasets(pool: &Pool, found: &World) -> Fallible<()> {
         if !is_known {
             return Err(format!("{name} is the dataset of no volume").into());
         }
+        // Listings leave it out.
+        let hidden = dsl::ops::replace::hidden_name(&name);
+        if !name.contains('@') && pool.dataset(&hidden).is_ok() {
+            return Err(format!("{hidden} is left of a restore").into());
+        }
     }
     if let Some((head, _)) = heads_of_clones.iter().find(|(_, has_clones)| !**has_clones) {
         return Err(format!("{head} has no clone").into());
