@@ -40,7 +40,7 @@ mod tests;
 mod volume;
 
 pub use layout::{DiskVnode, Head, Info, LARGE_SIZE, Obstacle, SMALL_SIZE};
-pub use volume::{Survey, Volume};
+pub use volume::{DumpError, Survey, Volume};
 
 use std::fmt;
 use std::fs::File;

@@ -59,5 +59,5 @@ pub(super) fn folders(vnode: Vnode) -> [u32; 2] {
 /// Whether this is the number of a file with data of a vnode. The tag may be any.
 pub(super) fn is_of(file: u64, vnode: Vnode, unique: Unique) -> bool {
     let bare = file & !(TAG_MASK << TAG_SHIFT);
-    bare == (u64::from(vnode.0) | u64::from(unique.0) << UNIQUE_SHIFT) && vnode.0 < VNODE_MASK
+    bare == (u64::from(vnode.0) | u64::from(unique.0) << UNIQUE_SHIFT) && (1..VNODE_MASK).contains(&vnode.0)
 }
