@@ -16,8 +16,8 @@
 //! The snapshot is busy while it is sent, and those of a package up to its end ([`keep`]). A send
 //! or receive ends with its command, with `zpool export -f`, and with the daemon.
 //!
-//! The dump of an AFS volume that the daemon adopts comes by the same socket ([`adopt`]). The command
-//! writes it into the connection.
+//! The dump of an AFS volume that the daemon adopts comes by the same socket ([`adopt`]). The
+//! command writes it into the connection.
 //!
 //! # Other users
 //! Root's daemon serves those that have the permissions (`zfs allow`). It takes no descriptors from

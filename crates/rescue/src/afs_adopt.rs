@@ -1,8 +1,8 @@
 //! `poolhouse afs adopt`: volumes of a partition of OpenAFS's file server, into a served partition.
 //!
 //! # Theory
-//! OpenAFS's file server is stopped, so its partition does not change. For each volume, this command
-//! checks all parts, makes the dump that OpenAFS's volume server would make, and sends it to the
+//! OpenAFS's file server is stopped, so its partition does not change. For each volume, this
+//! command checks all parts, makes the dump that OpenAFS's volume server would make, and sends it to the
 //! daemon. The daemon makes the volume of it, or nothing at all. So an interrupted run leaves whole
 //! volumes, and the next run takes the others.
 //!

@@ -1,6 +1,7 @@
 //! `poolhouse ls`, `poolhouse cp` and `poolhouse send`: getting data out of a pool, and files into
 //! one, without a mount. `poolhouse afs export` gets volumes of AFS out, and `poolhouse afs adopt`
-//! takes them in from partitions of OpenAFS. `poolhouse stream ls` lists what is in a stored stream.
+//! takes them in from partitions of OpenAFS. `poolhouse stream ls` lists what is in a stored
+//! stream.
 //!
 //! # Theory
 //! A rescue must get everything that can be read, and report what can't. So these commands:

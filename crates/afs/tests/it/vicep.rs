@@ -113,8 +113,8 @@ fn length(path: &Path) -> u64 {
     fs::metadata(path).unwrap().len()
 }
 
-/// Goal: of each volume comes the dump that OpenAFS's volume server makes of it, to the byte of each
-/// vnode. Clones share files with their read-write volume.
+/// Goal: of each volume comes the dump that OpenAFS's volume server makes of it, to the byte of
+/// each vnode. Clones share files with their read-write volume.
 #[test]
 fn dumps_are_those_of_openafs() {
     let rig = Rig::new();
@@ -202,7 +202,7 @@ fn damaged_special_files() {
     }
 }
 
-/// Goal: no link is followed, and what is no regular file is not read, whoever made it.
+/// Goal: no link is followed, and what is no regular file is not read.
 #[test]
 fn links_are_not_followed() {
     let rig = Rig::new();

@@ -17,7 +17,7 @@ const INFO: &str = "vicepa/AFSIDat/3/3+++U/special/zzzz5I++++0";
 const IN_USE: u64 = 44;
 
 impl Stand {
-    /// A partition that is served and empty, beside a partition of OpenAFS and dumps of its volumes.
+    /// A served partition without volumes, one of OpenAFS, and dumps of the latter's volumes.
     fn with_vicepa() -> Self {
         let stand = Self::new();
         stand.enable();
@@ -92,7 +92,7 @@ fn volumes_are_adopted() {
     }
 }
 
-/// Goal: what is in use, damaged or somebody else's is not taken, is named with what to do, and
+/// Goal: what is in use, damaged or another volume is not taken, is named with what to do, and
 /// leaves nothing behind. The others are taken.
 #[test]
 fn refusals_are_named() {
