@@ -2,9 +2,9 @@
 //!
 //! # Theory
 //! OpenAFS's file server is stopped, so its partition does not change. For each volume, this
-//! command checks all parts, makes the dump that OpenAFS's volume server would make, and sends it to the
-//! daemon. The daemon makes the volume of it, or nothing at all. So an interrupted run leaves whole
-//! volumes, and the next run takes the others.
+//! command checks all parts, makes the dump that OpenAFS's volume server would make, and sends it
+//! to the daemon. The daemon makes the volume of it, or nothing at all. So an interrupted run
+//! leaves whole volumes, and the next run takes the others.
 //!
 //! A volume that is damaged is not taken: OpenAFS's salvager knows how to fix it.
 
