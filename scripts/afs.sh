@@ -29,9 +29,11 @@ cd "$(dirname "$0")/.."
 . scripts/afs/kafs.sh
 # shellcheck source=scripts/afs/crash.sh
 . scripts/afs/crash.sh
+# shellcheck source=scripts/afs/adopt.sh
+. scripts/afs/adopt.sh
 
 quick=(probes verbs verbs-same mixed dumps afsio tree git archives model many names quota big writers
-  dead-client crash pool)
+  dead-client crash adopt pool)
 long=(model-long sparse pjdfstest fsx stress crash-long kafs)
 
 checks=("${quick[@]}") daemon=''

@@ -13,6 +13,7 @@
 //! * [`errors`] has the numbers by which calls fail.
 //! * [`config`], [`partition`] and [`volume_name`] are what administrators write.
 //! * [`volume`] maps volumes on file systems of a pool, and restores and makes their dumps.
+//! * [`vicep`] reads volumes as OpenAFS's servers store them on a partition.
 //! * [`cell`] asks the cell's database servers, and registers with them.
 //! * [`server`] is what serves clients: who they are, and what they were promised.
 //! * [`types`] has identifiers and structures of several formats. [`wire`] lays them out in calls.
@@ -31,6 +32,7 @@ pub mod errors;
 pub mod partition;
 pub mod server;
 pub mod types;
+pub mod vicep;
 pub mod volume;
 pub mod volume_name;
 pub mod wire;

@@ -35,6 +35,22 @@ pub struct AfsDisable {
     pub force: bool,
 }
 
+/// A request to make a volume of the dump that follows.
+///
+/// It has what dumps don't have. All else of the volume is as the dump says.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct AfsAdopt {
+    /// The file system of the partition, which is served.
+    pub dataset: String,
+    /// The volume, whose dump follows.
+    pub volume: u32,
+    /// The backup volume of its group; 0 for none.
+    pub backup: u32,
+    /// When its server made the copy, in seconds since 1970.
+    pub copied: u32,
+}
+
 /// What is wanted of a list of volumes, clients or locks.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]

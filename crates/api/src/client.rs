@@ -18,7 +18,8 @@ use crate::run_dir::{RunDir, RunDirError, choice};
 use crate::start::start;
 use crate::streams::{Incoming, Kept, Received, deliver, deliver_by};
 use crate::{
-    ANSWER_MAX, Caller, Client, ReceiveRequest, SendRequest, Service, Transport, TransportError, dispatch,
+    ANSWER_MAX, AfsAdopt, Caller, Client, ReceiveRequest, SendRequest, Service, Transport, TransportError,
+    dispatch,
 };
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::BorrowedFd;
@@ -163,6 +164,18 @@ pub fn receive(
         true => deliver_by(&place, request, begin, copy),
         false => deliver(&place, request, begin, rest),
     }
+}
+
+/// Has the daemon that commands use make a volume of AFS from a dump, which `write` writes.
+///
+/// # Errors
+/// * [`Denied::Socket`]: no daemon runs, its folder can't be used, or its socket failed.
+/// * All others: see [`adopt`](crate::streams::adopt).
+pub fn adopt(
+    request: &AfsAdopt,
+    write: &mut dyn FnMut(&mut dyn Write) -> std::io::Result<()>,
+) -> Result<(), Denied> {
+    crate::streams::adopt(&daemons_place()?, request, write)
 }
 
 /// Whether a daemon is root's, and this user another one.

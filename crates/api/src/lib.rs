@@ -67,8 +67,8 @@ pub mod streams;
 mod tests;
 
 pub use afs::{
-    AFS_PAGE, AfsClient, AfsDisable, AfsEnable, AfsLock, AfsPartition, AfsQuery, AfsServer, AfsStatus,
-    AfsTransaction, AfsVolume,
+    AFS_PAGE, AfsAdopt, AfsClient, AfsDisable, AfsEnable, AfsLock, AfsPartition, AfsQuery, AfsServer,
+    AfsStatus, AfsTransaction, AfsVolume,
 };
 pub use budget::{ANSWER_MAX, Budget, Share, TIME_OF_OTHERS};
 pub use caller::{Caller, Peer};

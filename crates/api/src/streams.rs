@@ -16,6 +16,9 @@
 //! The snapshot is busy while it is sent, and those of a package up to its end ([`keep`]). A send
 //! or receive ends with its command, with `zpool export -f`, and with the daemon.
 //!
+//! The dump of an AFS volume that the daemon adopts comes by the same socket ([`adopt`]). The
+//! command writes it into the connection.
+//!
 //! # Other users
 //! Root's daemon serves those that have the permissions (`zfs allow`). It takes no descriptors from
 //! them, since a read of a descriptor, or its end, may wait for another process for ever. So their
@@ -30,7 +33,7 @@ use serde::{Deserialize, Serialize};
 use crate::files::wire::{ANSWER_MAX, Answer, Ask, receive, send, send_with};
 use crate::files::{Denied, PART_MAX};
 use crate::run_dir::RunDir;
-use crate::{KeyMaterial, MountFailure, Settings};
+use crate::{AfsAdopt, KeyMaterial, MountFailure, Settings};
 
 /// Most bytes of a BEGIN with its list, for a stream that a daemon receives.
 pub const BEGIN_MAX: usize = PART_MAX;
@@ -278,6 +281,49 @@ pub fn deliver_by(
         // What came of a part says less than why there is no more.
         (Err(_), Err(error)) if !gone(&error) => Err(failed(error)),
         (answer, _) => answer,
+    }
+}
+
+/// Has the daemon in a folder make a volume of AFS from a dump, which `write` writes.
+///
+/// # Errors
+/// * [`Denied::Theirs`]: the socket belongs to another user's daemon.
+/// * [`Denied::Socket`]: the socket can't be used, `write` failed, or the daemon disappeared.
+/// * [`Denied::Api`]: the daemon did not make the volume.
+pub fn adopt(
+    place: &RunDir,
+    request: &AfsAdopt,
+    write: &mut dyn FnMut(&mut dyn io::Write) -> io::Result<()>,
+) -> Result<(), Denied> {
+    let failed = |source| failure(place, source);
+    let mut stream = UnixStream::connect(place.files()).map_err(failed)?;
+    send(&mut stream, &Ask::Adopt(request.clone()), &[]).map_err(failed)?;
+    match answer_to(&mut stream, write).map_err(failed)? {
+        Answer::Done => Ok(()),
+        Answer::Denied(refusal) => Err(refusal.into()),
+        _ => Err(failed(io::ErrorKind::InvalidData.into())),
+    }
+}
+
+/// Writes what follows a request, and waits for the answer.
+///
+/// # Errors
+/// There is no answer, or what follows is not whole.
+fn answer_to(
+    stream: &mut UnixStream,
+    write: &mut dyn FnMut(&mut dyn io::Write) -> io::Result<()>,
+) -> io::Result<Answer> {
+    let gone = |error: &io::Error| {
+        matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
+    };
+    // If the daemon takes no more of it, its answer says why.
+    let written = write(stream);
+    // Also after a failure: the daemon waits for the end.
+    let ended = stream.shutdown(std::net::Shutdown::Write);
+    let answer = receive(stream, ANSWER_MAX, &mut Vec::new());
+    match written.and(ended) {
+        Err(error) if !gone(&error) => Err(error),
+        _ => answer?.ok_or_else(|| io::ErrorKind::ConnectionReset.into()),
     }
 }
 

@@ -26,6 +26,7 @@ usage: poolhouse afs enable [--create] [--partition LETTERS] [--config DIR] [--a
        poolhouse afs clients [-Hj]
        poolhouse afs locks [-Hj] [--partition LETTERS] [VOLUME]
        poolhouse afs export [options] POOL[/DATASET] FOLDER [VOLUME ...]
+       poolhouse afs adopt [-nq] VICEP POOL/DATASET [VOLUME ...]
 
 Serves file systems as partitions of an AFS file server, and shows what it has. 'vos' makes the volumes.
 
@@ -48,10 +49,11 @@ The others list partitions, volumes, clients and locks.
     -p                     exact numbers
 
 export writes dumps of the volumes of a pool that is not imported: 'poolhouse afs export --help'.
+adopt takes volumes from a partition of OpenAFS's file server: 'poolhouse afs adopt --help'.
 ";
 
-/// The verbs. `rescue` has the last one, which needs no daemon.
-const VERBS: [&str; 7] = ["enable", "disable", "status", "volumes", "clients", "locks", "export"];
+/// The verbs. `rescue` has the last two.
+const VERBS: [&str; 8] = ["enable", "disable", "status", "volumes", "clients", "locks", "export", "adopt"];
 
 /// A long option with an argument.
 const fn valued(name: &'static str) -> Long {

@@ -89,7 +89,7 @@ const THEN: [(&str, &str); 5] = [
     ("completion", "bash zsh fish"),
     (
         "afs",
-        "enable disable status volumes clients locks export $(zfs list -H -o name -t filesystem 2>/dev/null)",
+        "enable disable status volumes clients locks export adopt $(zfs list -H -o name -t filesystem 2>/dev/null)",
     ),
     ("export|unexport|attach|detach", "$(zfs list -H -o name -t volume,snapshot 2>/dev/null)"),
 ];

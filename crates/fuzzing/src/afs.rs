@@ -7,7 +7,9 @@ use ::afs::acl::{Acl, AclText, RAW_SIZE};
 use ::afs::calls::{callback, fileserver, ptserver, vlserver, volserver};
 use ::afs::config::{CellServDb, NetInfo, NetRestrict, UserList, this_cell};
 use ::afs::dir::Directory;
-use ::afs::dump::{Event, Reader, Writer};
+use ::afs::dump::{Event, Header as DumpHeader, MAX_LENGTH, Reader, Span, VnodeRecord, VolumeHeader, Writer};
+use ::afs::types::{Vnode, VolumeId};
+use ::afs::vicep::{DiskVnode, Head, Info, LARGE_SIZE, SMALL_SIZE};
 
 /// A dump. If it is whole and in order, it is written again and read again.
 pub fn dump(data: &[u8]) {
@@ -110,6 +112,37 @@ pub fn config(data: &[u8]) {
     assert!(users.names().all(|name| name.is_empty() || users.has(name)));
 }
 
+/// A record of a partition of OpenAFS's file server, after the number of its volume or vnode.
+///
+/// A vnode that is one can be in a dump.
+pub fn vicep(data: &[u8]) {
+    let Some((number, record)) = data.split_first_chunk() else { return };
+    let number = u32::from_le_bytes(*number);
+    if number == 0 {
+        return;
+    }
+    let id = VolumeId(number);
+    let head = Head::decode(record, id).unwrap_or(Head { id, parent: id });
+    let volume = Info::decode(record, head).map(|info| info.header);
+    if let Ok(Some(found)) = DiskVnode::decode(record, Vnode(number)) {
+        let record =
+            VnodeRecord { vnode: found.vnode, unique: found.unique, attributes: Some(found.attributes) };
+        let mut writer = Writer::new(Vec::new());
+        let header = DumpHeader { volume: VolumeId(1), name: b"v".to_vec(), spans: vec![Span::default()] };
+        writer.header(&header).expect("a header");
+        writer.volume(&VolumeHeader { id: VolumeId(1), ..VolumeHeader::default() }).expect("a header");
+        let is_too_long = found.length > MAX_LENGTH;
+        assert_eq!(writer.vnode(&record).is_err(), is_too_long, "{record:?}");
+    }
+    if let Ok(volume) = volume {
+        let header = DumpHeader { volume: id, name: volume.name.clone(), spans: vec![Span::default()] };
+        let mut writer = Writer::new(Vec::new());
+        writer.header(&header).expect("a header");
+        writer.volume(&volume).expect("what is read can be written");
+        assert!(rewrite(&writer.end().expect("an end")).is_ok(), "what is written can be read");
+    }
+}
+
 /// A file that OpenAFS or another writer of its formats made.
 fn stored(name: &str) -> Vec<u8> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../afs/tests/data").join(name);
@@ -157,6 +190,28 @@ fn parts() -> Vec<(bool, Option<Vec<u8>>, Vec<u8>)> {
             Event::Header(_) | Event::Volume(_) => {}
         }
     }
+}
+
+/// Records of a partition that OpenAFS's file server wrote: heads, information, and vnodes.
+pub fn records() -> Vec<Vec<u8>> {
+    // A volume of it, and its special files.
+    const VOLUME: u32 = 536_870_917;
+    const SPECIAL: &str = "vicepa/AFSIDat/3/3+++U/special";
+    let archive = Path::new(env!("CARGO_MANIFEST_DIR")).join("../afs/tests/data/openafs-vicep.tar.zst");
+    let dir = tempfile::tempdir().expect("a folder");
+    testkit::unpacked(&archive, dir.path());
+    let read = |name: String| std::fs::read(dir.path().join(&name)).unwrap_or_else(|e| panic!("{name}: {e}"));
+    let of = |number: u32, record: &[u8]| [&number.to_le_bytes()[..], record].concat();
+    let mut seeds = vec![
+        of(VOLUME, &read(format!("vicepa/V{VOLUME:010}.vol"))),
+        of(VOLUME, &read(format!("{SPECIAL}/zzzz5I++++0"))),
+    ];
+    for (name, size, first) in [("zzzzDI++++0", LARGE_SIZE, 1), ("zzzz9I++++0", SMALL_SIZE, 2)] {
+        let index = read(format!("{SPECIAL}/{name}"));
+        let records = index.chunks_exact(size).skip(1).zip((first..).step_by(2));
+        seeds.extend(records.filter(|(record, _)| record[0] & 7 != 0).take(8).map(|(it, n)| of(n, it)));
+    }
+    seeds
 }
 
 /// Requests and replies that programs of OpenAFS exchanged.

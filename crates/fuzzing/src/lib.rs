@@ -70,6 +70,7 @@ pub const DECODERS: &[Target] = &[
     ("afs_acl", afs::acl),
     ("afs_calls", afs::calls),
     ("afs_config", afs::config),
+    ("afs_vicep", afs::vicep),
     ("nbd_option", nbd::option),
     ("nbd_requests", nbd::requests),
     ("rx_packet", rx::packet),

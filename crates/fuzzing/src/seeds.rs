@@ -64,6 +64,7 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
         "afs_acl" => return crate::afs::acls(),
         "afs_calls" => return crate::afs::conversations(),
         "afs_config" => return crate::afs::configs(),
+        "afs_vicep" => return crate::afs::records(),
         "nbd_option" => return crate::nbd::options(),
         "nbd_requests" => return crate::nbd::conversations(),
         "rx_packet" => return crate::rx::packets(),

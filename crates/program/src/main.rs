@@ -120,7 +120,7 @@ fn err() -> Out {
 
 fn run(command: &str, words: &[String], mut out: Out, mut err: Out) -> i32 {
     let code = match command {
-        "afs" if words.first().is_some_and(|verb| verb == "export") => {
+        "afs" if words.first().is_some_and(|verb| verb == "export" || verb == "adopt") => {
             return rescued(command, words, out, err);
         }
         "zpool" | "zfs" | "afs" | "export" | "unexport" | "exports" | "attach" | "detach" => {
@@ -191,11 +191,13 @@ fn rescued(command: &str, words: &[String], out: Out, err: Out) -> i32 {
     let terminal = std::io::stderr().is_terminal();
     let service = Box::new(server::service::connect());
     let stream = || Ok(std::io::stdout().as_fd().try_clone_to_owned()?.into());
-    let mut io = rescue::Io { out, err, terminal, service, stream, visit: api::client::visit };
+    let (visit, adopt) = (api::client::visit, api::client::adopt);
+    let mut io = rescue::Io { out, err, terminal, service, stream, visit, adopt };
     let code = match command {
         "ls" => rescue::ls(&mut io, words),
         "cp" => rescue::cp(&mut io, words),
         "stream" => rescue::stream_ls(&mut io, &words[1..]),
+        "afs" if words[0] == "adopt" => rescue::afs_adopt(&mut io, &words[1..]),
         "afs" => rescue::afs_export(&mut io, &words[1..]),
         _ => rescue::send(&mut io, words),
     };

@@ -461,7 +461,7 @@ fn words(loss: &Loss) -> String {
 }
 
 /// A name as text on one line, which gives back each byte.
-fn shown(name: &[u8]) -> String {
+pub(super) fn shown(name: &[u8]) -> String {
     let mut text = String::new();
     for chunk in name.utf8_chunks() {
         for c in chunk.valid().chars() {

@@ -1,4 +1,4 @@
-//! The command lines of `poolhouse ls`, `cp`, `send`, `afs export` and `stream ls`.
+//! The command lines of `poolhouse ls`, `cp`, `send`, `afs export`, `afs adopt` and `stream ls`.
 
 use console::getopt::{Found, Getopt, Long, Opt};
 use std::path::PathBuf;
@@ -15,6 +15,8 @@ pub enum Command {
     Send,
     /// `poolhouse afs export`.
     AfsExport,
+    /// `poolhouse afs adopt`.
+    AfsAdopt,
     /// `poolhouse stream ls`.
     StreamLs,
 }
@@ -87,6 +89,19 @@ name; without any, all volumes and clones are exported. FOLDER gets:
 options: as for poolhouse ls
 ";
 
+const AFS_ADOPT_USAGE: &str = "\
+usage: poolhouse afs adopt [-nq] VICEP POOL/DATASET [VOLUME ...]
+
+Takes volumes from a partition of OpenAFS's file server into a partition that the daemon serves, with
+their numbers, names, types, files, access lists, versions, quotas and dates. VICEP is the folder of
+that partition, mounted anywhere; its file server is stopped. Nothing changes there. A VOLUME is a
+number or a name; without any, all volumes and clones are taken. What is there already is left as
+it is, so the command can be run again. A volume that is in use or damaged is not taken: that is
+reported, and makes the exit code 1.
+    -n               only list what would be taken, with sizes
+    -q, --no-progress  no progress line
+";
+
 const STREAM_LS_USAGE: &str = "\
 usage: poolhouse stream ls [-lR] FILE [[SNAPSHOT][:/PATH]]
 
@@ -108,6 +123,7 @@ impl Command {
             Command::Cp => "cp",
             Command::Send => "send",
             Command::AfsExport => "afs export",
+            Command::AfsAdopt => "afs adopt",
             Command::StreamLs => "stream ls",
         }
     }
@@ -119,6 +135,7 @@ impl Command {
             Command::Cp => CP_USAGE,
             Command::Send => SEND_USAGE,
             Command::AfsExport => AFS_EXPORT_USAGE,
+            Command::AfsAdopt => AFS_ADOPT_USAGE,
             Command::StreamLs => STREAM_LS_USAGE,
         }
     }
@@ -129,6 +146,7 @@ impl Command {
             Command::Cp => "rRavqd:k:T:mXh",
             Command::Send => "Leci:wd:k:T:mXh",
             Command::AfsExport => "fqd:k:T:mXh",
+            Command::AfsAdopt => "nqh",
             Command::StreamLs => "lRrh",
         }
     }
@@ -196,6 +214,8 @@ pub struct Args {
     pub skip_unreadable: bool,
     /// Replace files that exist.
     pub force: bool,
+    /// Change nothing.
+    pub dry_run: bool,
     /// Only what changed at this time or later, in seconds since 1970.
     pub since: Option<u32>,
 }
@@ -249,6 +269,8 @@ impl Args {
             (Command::Send, 0) => Err(Usage::Bad("missing snapshot".into())),
             (Command::AfsExport, 0) => Err(Usage::Bad("missing pool and folder".into())),
             (Command::AfsExport, 1) => Err(Usage::Bad("missing folder".into())),
+            (Command::AfsAdopt, 0) => Err(Usage::Bad("missing partition and file system".into())),
+            (Command::AfsAdopt, 1) => Err(Usage::Bad("missing file system".into())),
             (Command::StreamLs, 0) => Err(Usage::Bad("missing file".into())),
             (Command::StreamLs, 3..) | (Command::Send, 2..) => Err(Usage::Bad("too many arguments".into())),
             _ => Ok(args),
@@ -256,7 +278,15 @@ impl Args {
     }
 
     fn set(&mut self, command: Command, opt: Opt, value: String) -> Result<(), Usage> {
+        // It opens no pool itself.
+        let opens_none = command == Command::AfsAdopt;
         match opt {
+            Opt::Short(c @ ('T' | 'X')) if opens_none => {
+                return Err(Usage::Bad(format!("invalid option '{c}'")));
+            }
+            Opt::Named(name @ ("checkpoint" | "peek")) if opens_none => {
+                return Err(Usage::Bad(format!("invalid option '--{name}'")));
+            }
             Opt::Short('L') if command == Command::Send => self.forms.large_blocks = true,
             Opt::Short('e') if command == Command::Send => self.forms.embedded = true,
             Opt::Short('c') if command == Command::Send => self.forms.compressed = true,
@@ -267,6 +297,7 @@ impl Args {
                 let wrong = || Usage::Bad(format!("invalid date '{value}'"));
                 self.since = Some(date(&value).ok_or_else(wrong)?);
             }
+            Opt::Short('n') => self.dry_run = true,
             Opt::Short('f') => self.force = true,
             Opt::Short('l') => self.long = true,
             Opt::Short('R' | 'r' | 'a') => self.recursive = true,

@@ -1,6 +1,7 @@
 //! `poolhouse ls`, `poolhouse cp` and `poolhouse send`: getting data out of a pool, and files into
-//! one, without a mount. `poolhouse afs export` gets volumes of AFS out. `poolhouse stream ls`
-//! lists what is in a stored stream.
+//! one, without a mount. `poolhouse afs export` gets volumes of AFS out, and `poolhouse afs adopt`
+//! takes them in from partitions of OpenAFS. `poolhouse stream ls` lists what is in a stored
+//! stream.
 //!
 //! # Theory
 //! A rescue must get everything that can be read, and report what can't. So these commands:
@@ -20,6 +21,7 @@
 //! # Absent
 //! OpenZFS has no such commands: the grammar is our own, and close to `ls` and `cp`.
 
+mod afs_adopt;
 mod afs_export;
 mod args;
 mod cp;
@@ -34,8 +36,8 @@ mod send;
 mod stream_ls;
 mod target;
 
-use api::Requests;
 use api::files::{Denied, Opened, Opening, Visit};
+use api::{AfsAdopt, Requests};
 use args::{Args, Usage};
 use console::Out;
 
@@ -53,7 +55,13 @@ pub struct Io {
     pub stream: fn() -> std::io::Result<std::fs::File>,
     /// Opens a dataset of a pool that the daemon holds.
     pub visit: fn(&Opening) -> Result<(Visit, Opened), Denied>,
+    /// Has the daemon make a volume of AFS from a dump.
+    pub adopt: Adopt,
 }
+
+/// Has the daemon make a volume of AFS from a dump, which the second argument writes.
+pub type Adopt =
+    fn(&AfsAdopt, &mut dyn FnMut(&mut dyn std::io::Write) -> std::io::Result<()>) -> Result<(), Denied>;
 
 /// Runs `poolhouse ls` with the arguments after its name. Returns the exit code.
 pub fn ls(io: &mut Io, words: &[String]) -> i32 {
@@ -73,6 +81,11 @@ pub fn send(io: &mut Io, words: &[String]) -> i32 {
 /// Runs `poolhouse afs export` with the arguments after its name. Returns the exit code.
 pub fn afs_export(io: &mut Io, words: &[String]) -> i32 {
     with_args(io, args::Command::AfsExport, words, afs_export::run)
+}
+
+/// Runs `poolhouse afs adopt` with the arguments after its name. Returns the exit code.
+pub fn afs_adopt(io: &mut Io, words: &[String]) -> i32 {
+    with_args(io, args::Command::AfsAdopt, words, afs_adopt::run)
 }
 
 /// Runs `poolhouse stream ls` with the arguments after its name. Returns the exit code.

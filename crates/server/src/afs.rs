@@ -17,6 +17,7 @@
 //! server's lock is held while it starts and ends, which waits for no pool. Lock order: the server,
 //! then the table.
 
+mod adopting;
 mod changes;
 mod expected;
 mod running;
@@ -92,7 +93,8 @@ fn of_afs(about: &str, error: &afs::server::Error) -> Error {
             let (volume, call) = (volume.0, (*call).to_owned());
             Reason::InTransaction { volume, transaction: *transaction, call }
         }
-        Failure::Format(_)
+        Failure::Taken { .. }
+        | Failure::Format(_)
         | Failure::Malformed
         | Failure::Header { .. }
         | Failure::Exists { .. }

@@ -17,13 +17,14 @@ use crate::temporary_snapshots::Leases;
 use crate::view;
 use api::run_dir::RunDir;
 use api::{
-    AfsClient, AfsDisable, AfsEnable, AfsLock, AfsPartition, AfsQuery, AfsStatus, AfsVolume, AttachRequest,
-    Budget, Caller, Changed, CreatePool, DatasetChange, DatasetList, DatasetQuery, DetachRequest, DiffPart,
-    DiffRequest, Error, EventPage, EventQuery, ExportList, ExportRequest, Found, Granted, HistoryPage, Hold,
-    ImportOutcome, ImportRequest, InProcess, InjectRequest, Injected, Kstat, LoadKeyRequest, LogStats, Mount,
-    MountProgress, MountReport, MountRequest, ObjectPath, OfferRequest, Offered, Pool, PoolChange, PoolQuery,
-    Reason, ReceiveRequest, RedactRequest, Requests, ScanRequest, SendRequest, Service, Settings, SpaceClass,
-    SpaceEntry, SplParameter, Tunable, UnmountRequest, WithdrawRequest,
+    AfsAdopt, AfsClient, AfsDisable, AfsEnable, AfsLock, AfsPartition, AfsQuery, AfsStatus, AfsVolume,
+    AttachRequest, Budget, Caller, Changed, CreatePool, DatasetChange, DatasetList, DatasetQuery,
+    DetachRequest, DiffPart, DiffRequest, Error, EventPage, EventQuery, ExportList, ExportRequest, Found,
+    Granted, HistoryPage, Hold, ImportOutcome, ImportRequest, InProcess, InjectRequest, Injected, Kstat,
+    LoadKeyRequest, LogStats, Mount, MountProgress, MountReport, MountRequest, ObjectPath, OfferRequest,
+    Offered, Pool, PoolChange, PoolQuery, Reason, ReceiveRequest, RedactRequest, Requests, ScanRequest,
+    SendRequest, Service, Settings, SpaceClass, SpaceEntry, SplParameter, Tunable, UnmountRequest,
+    WithdrawRequest,
 };
 use device::Layer;
 use ondisk::{Guid, ObjNum};
@@ -520,7 +521,14 @@ impl daemon::DaemonService for LocalService {
             }
             Ok(received)
         };
-        files::open(self.pools.table(), &self.pools.visits, place, receive);
+        let pools = Arc::downgrade(&self.pools);
+        let adopt = move |caller: &Caller, request: &AfsAdopt, from: &mut dyn Read| {
+            let what = || Reason::Daemon { what: "the daemon is ending".to_owned() };
+            let pools = pools.upgrade().ok_or_else(|| Error::new(&request.dataset, what()))?;
+            let imported = pools.table().pool_of(&request.dataset)?;
+            pools.afs.take_in(caller, &imported, request, from)
+        };
+        files::open(self.pools.table(), &self.pools.visits, place, receive, adopt);
         self.pools.attachments.attach_in(&place.attached());
         self.pools.syncs.begin(self.pools.table());
     }

@@ -46,3 +46,4 @@ pub use fixture::{
 };
 pub use manifest::{Entry, EntryKind, Manifest, Segment, Zvol};
 pub use program::copy_program;
+pub use unpack::unpacked;

@@ -60,6 +60,14 @@ fn unpack_archive(archive: &Path, to: &Path) {
     tar::unpack(zstd, to).unwrap_or_else(|e| panic!("{}: {e}", archive.display()));
 }
 
+/// Unpacks a `.tar.zst` of regular files and folders into a folder.
+///
+/// # Panics
+/// If it can't be read or unpacked.
+pub fn unpacked(archive: &Path, to: &Path) {
+    unpack_archive(archive, to);
+}
+
 /// The directory with the images of the fixture NAME, whose source is `dir`.
 pub(crate) fn images(name: &str, dir: &Path) -> PathBuf {
     let archive = dir.join("images.tar.zst");

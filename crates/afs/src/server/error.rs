@@ -30,6 +30,12 @@ pub enum Error {
         /// The partition.
         partition: PartitionId,
     },
+    /// The server has a volume of this number.
+    #[error("volume {volume} exists already (VVOLEXISTS); 'poolhouse afs volumes {volume}' shows it")]
+    Taken {
+        /// The volume.
+        volume: VolumeId,
+    },
     /// The files of a volume are in use.
     #[error("volume {volume} is in use")]
     Busy {

@@ -21,6 +21,7 @@
 //! OpenAFS: `src/viced`, `src/volser`, `src/vol`.
 
 pub mod access;
+pub mod adopt;
 pub mod blobs;
 pub mod callbacks;
 pub mod clients;

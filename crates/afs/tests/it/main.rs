@@ -1,6 +1,7 @@
-//! Volumes in pools.
+//! Volumes in pools, and on partitions of OpenAFS.
 
 #![allow(clippy::unwrap_used)]
 
 mod server;
+mod vicep;
 mod volume;

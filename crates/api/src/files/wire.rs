@@ -105,6 +105,8 @@ pub enum Ask {
     },
     /// The bytes of BEGIN follow as raw bytes, and with the message travels a file descriptor.
     Receive(crate::ReceiveRequest),
+    /// The dump of the volume follows on the connection, up to the end of what the command sends.
+    Adopt(crate::AfsAdopt),
     Resolve {
         path: Bytes,
         follow: bool,

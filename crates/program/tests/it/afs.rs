@@ -1,6 +1,7 @@
 //! The AFS server of a daemon: partitions of its pools, and calls of clients to them. The cell has
 //! no database server that answers.
 
+mod adopt;
 mod export;
 mod mounted;
 

@@ -15,6 +15,7 @@
 //! ([`grants::streams`](crate::control::grants)). Their connections and visits are counted apart
 //! from the owners', and from their requests to the control socket.
 
+mod adopting;
 mod descriptor;
 mod keeping;
 mod receiving;
@@ -28,11 +29,12 @@ use crate::pools::imported::Imported;
 use crate::pools::keys::unload;
 use crate::pools::table::PoolTable;
 use crate::replies::of_dsl;
+use adopting::Adopt;
 use api::files::wire::{ASK_MAX, Answer, Ask, Refusal, receive, send};
 use api::files::{Change, Engine, Fault, Files, Kernel, Kind, Opened, Opening, PART_MAX};
 use api::run_dir::RunDir;
 use api::streams::Received;
-use api::{Caller, Error, Peer, Reason, ReceiveRequest, chain};
+use api::{AfsAdopt, Caller, Error, Peer, Reason, ReceiveRequest, chain};
 use dsl::LongHold;
 use dsl::keys::KeyStatus;
 use fuse::dataset::Stale;
@@ -61,7 +63,7 @@ const TRIES: (Duration, u32) = (Duration::from_millis(50), 40);
 /// Serves the files of all pools to this user, at the socket of a daemon's folder. If that is
 /// shared, also serves the sends and receives of others.
 ///
-/// `receive` receives a stream into a pool.
+/// `receive` receives a stream into a pool, and `adopt` makes a volume of AFS from a dump.
 pub(crate) fn open(
     pools: &Arc<PoolTable>,
     visits: &Arc<Visits>,
@@ -70,8 +72,9 @@ pub(crate) fn open(
     + Send
     + Sync
     + 'static,
+    adopt: impl Fn(&Caller, &AfsAdopt, &mut dyn Read) -> Result<(), Error> + Send + Sync + 'static,
 ) {
-    if let Err(error) = listen(pools, visits, place, Arc::new(receive)) {
+    if let Err(error) = listen(pools, visits, place, (Arc::new(receive), Arc::new(adopt))) {
         tracing::warn!(%error, "`poolhouse ls` and `cp` can't use the pools of this daemon");
     }
 }
@@ -80,7 +83,7 @@ fn listen(
     pools: &Arc<PoolTable>,
     visits: &Arc<Visits>,
     place: &RunDir,
-    receive: Arc<Receive>,
+    (receive, adopt): (Arc<Receive>, Arc<Adopt>),
 ) -> std::io::Result<()> {
     let socket = &place.files();
     // The socket of a dead daemon.
@@ -96,6 +99,7 @@ fn listen(
         pools: Arc::downgrade(pools),
         visits: Arc::downgrade(visits),
         receive,
+        adopt,
         shared: place.is_shared(),
         owners: Arc::new(()),
         others: Arc::default(),
@@ -110,6 +114,7 @@ struct Daemon {
     pools: Arc<PoolTable>,
     visits: Arc<Visits>,
     receive: Arc<Receive>,
+    adopt: Arc<Adopt>,
 }
 
 /// Where connections arrive.
@@ -117,6 +122,7 @@ struct Door {
     pools: Weak<PoolTable>,
     visits: Weak<Visits>,
     receive: Arc<Receive>,
+    adopt: Arc<Adopt>,
     shared: bool,
     /// Each connection of an owner holds a reference, so the count is the number of them.
     owners: Arc<()>,
@@ -165,7 +171,8 @@ fn welcome(listener: &UnixListener, door: &Door) {
         };
         let Some(admitted) = door.admit(&stream) else { continue };
         let (Some(pools), Some(visits)) = (door.pools.upgrade(), door.visits.upgrade()) else { return };
-        let daemon = Daemon { pools, visits, receive: Arc::clone(&door.receive) };
+        let (receive, adopt) = (Arc::clone(&door.receive), Arc::clone(&door.adopt));
+        let daemon = Daemon { pools, visits, receive, adopt };
         let serve = move || {
             if let Err(error) = serve(&daemon, stream, &admitted.caller) {
                 tracing::debug!(%error, "a visit ended badly");
@@ -207,6 +214,7 @@ fn serve(daemon: &Daemon, mut stream: UnixStream, caller: &Caller) -> std::io::R
             }
             return receiving::serve(daemon, stream, &request, (&bytes, descriptor), caller);
         }
+        Some(Ask::Adopt(request)) => return adopting::serve(daemon, stream, &request, caller),
         _ => return Ok(()),
     };
     if !caller.owns() {
@@ -303,7 +311,7 @@ fn clipped(word: &str) -> String {
 fn answer(engine: &mut Engine, ask: Ask, bytes: &[u8], data: &mut Vec<u8>) -> Result<Answer, Fault> {
     let object = |object: Option<ObjNum>| Answer::Object(object.map(|object| object.0));
     Ok(match ask {
-        Ask::Open(_) | Ask::Send(_) | Ask::Keep { .. } | Ask::Receive(_) => {
+        Ask::Open(_) | Ask::Send(_) | Ask::Keep { .. } | Ask::Receive(_) | Ask::Adopt(_) => {
             return Err(bad("a dataset is open"));
         }
         Ask::Resolve { path, follow } => Answer::Meta(engine.resolve(&path.0, follow)?),

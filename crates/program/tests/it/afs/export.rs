@@ -18,7 +18,7 @@ const AGAIN: VolumeId = VolumeId(VOLUME.0 + 20);
 const KIND: i32 = 2;
 const NOISE: usize = 300_000;
 
-type Vnodes = BTreeMap<Vnode, (VnodeRecord, Vec<u8>)>;
+pub(super) type Vnodes = BTreeMap<Vnode, (VnodeRecord, Vec<u8>)>;
 
 fn record(vnode: u32, kind: VnodeType, parent: u32, links: u16, data: &[u8]) -> VnodeRecord {
     let attributes = Attributes {
@@ -72,7 +72,7 @@ fn made(id: VolumeId, seed: u64) -> Vec<u8> {
 }
 
 /// The vnodes of a dump; of directories, the sorted entries.
-fn vnodes(dump: &[u8]) -> Vnodes {
+pub(super) fn vnodes(dump: &[u8]) -> Vnodes {
     let mut all = Vnodes::new();
     let (mut reader, mut last) = (Reader::new(dump), Vnode(0));
     loop {
@@ -128,7 +128,7 @@ impl Stand {
     }
 
     /// The dump that `vos dump` would get.
-    fn dump(&self, volume: VolumeId) -> Vec<u8> {
+    pub(super) fn dump(&self, volume: VolumeId) -> Vec<u8> {
         let transaction = self.begin(volume);
         let dump = self.operate_raw(&Call::Dump { transaction, since: Date(0) }, &[]).expect("a dump");
         self.end(transaction);
