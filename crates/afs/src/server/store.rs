@@ -12,7 +12,7 @@
 //! | the name of a volume or clone | the property [`NAME`], for `zfs list` |
 //! | a volume that is not complete: it goes at the next start | the property [`INCOMPLETE`]: `on` |
 //! | clones that may be incomplete | the same property of their file system, with their numbers |
-//! | a restore that runs | the snapshot `PARTITION/ID@restoring`, and a hidden clone of it |
+//! | a restore that runs | the snapshot `PARTITION/ID@before-restore`, and a hidden clone of it |
 //! | a volume with a new number, whose header is not in place | [`INCOMPLETE`]: `header` |
 //! | that header | the property [`HEADER`] |
 //! | whether a server uses the partition, and how often it crashed | the property [`STATE`] |
@@ -84,7 +84,7 @@ const MOST_GONE: u32 = 1000;
 /// What follows the number of a clone that is to take the place of another.
 const NEW: &str = ".new";
 /// The snapshot of a volume that a restore begins with.
-const GUARD: &str = "restoring";
+const BEFORE_RESTORE: &str = "before-restore";
 /// The property with the state of the server: a word, and how often it crashed.
 const STATE: &str = "poolhouse:vicep-state";
 const RUNNING: &str = "running";
@@ -612,10 +612,8 @@ impl Partition {
         let dataset = self.pool.dataset(&name)?;
         let all = || Ok::<_, dsl::Error>(dataset.dsl().snapshots()?.iter().map(dsl::Dataset::name).collect());
         let mut names: Vec<String> = self.pool.spa().read(all).map_err(poolhouse::Error::from)?;
-        if names.contains(&self.guard_name(id)) {
-            self.end_restore(id)?;
-            names.retain(|name| *name != self.guard_name(id));
-        }
+        self.end_restore(id)?;
+        names.retain(|name| *name != self.before_restore(id));
         // Snapshots of an administrator keep the files too.
         let Some(newest) = names.pop() else { return self.destroy_head(name).map(|()| None) };
         self.others.end(&name);

@@ -115,6 +115,7 @@ impl SyncTask for SwapHidden {
         // The head does not take over a log. Its own goes with the clone.
         s.free_log(clone)?;
         s.swap_with_clone(clone, head)?;
+        s.dsl.heads().note_unsettled(clone);
         s.reset_log(head)?;
         let parent = self.head.rsplit('/').next().unwrap_or_default();
         s.log("clone swap", &name, clone, format!("parent={parent}"));

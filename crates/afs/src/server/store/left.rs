@@ -13,8 +13,7 @@ use parking_lot::Mutex;
 use poolhouse::Pool;
 
 use super::entry::{Kept, Objects};
-use super::restoring::has_hidden;
-use super::{Found, GUARD, Head, INCOMPLETE, ITSELF, NEW, PENDING, Partition};
+use super::{BEFORE_RESTORE, Found, Head, INCOMPLETE, ITSELF, NEW, PENDING, Partition};
 use crate::server::{Result, chain};
 use crate::types::VolumeId;
 
@@ -27,8 +26,6 @@ pub(super) struct Read {
     objects: Objects,
     mark: String,
     snapshots: Vec<String>,
-    /// It has a hidden clone.
-    has_hidden: bool,
 }
 
 impl Read {
@@ -37,8 +34,7 @@ impl Read {
         let fail = |error| failures.lock().push((dataset.name(), error));
         let entries = dataset.snapshot_entries().map_err(fail).ok();
         let snapshots = entries.into_iter().flatten().filter_map(|entry| entry.map_err(fail).ok());
-        let snapshots: Vec<String> = snapshots.map(|(name, _)| name).collect();
-        let has_hidden = snapshots.iter().any(|name| name == GUARD) && has_hidden(dataset)?;
+        let snapshots = snapshots.map(|(name, _)| name).collect();
         let dir = dataset.dir();
         Ok(Self {
             objects: [
@@ -49,7 +45,6 @@ impl Read {
             ],
             mark: mark_of(dataset)?,
             snapshots,
-            has_hidden,
         })
     }
 
@@ -88,9 +83,7 @@ pub struct Left {
     pub(super) incomplete_clones: Vec<(Head, VolumeId)>,
     /// Volumes whose headers are not in place.
     pub(super) pending: Vec<VolumeId>,
-    /// Volumes of which a restore in place was interrupted, by an older server.
-    pub(super) guarded: Vec<VolumeId>,
-    /// Volumes with hidden clones.
+    /// Volumes of which a restore did not end.
     pub(super) restoring: Vec<VolumeId>,
     /// Clones that became volumes of their own, but for the end of it.
     pub(super) detached: Vec<VolumeId>,
@@ -166,16 +159,7 @@ impl Partition {
             report(self.name(id), done.map(drop));
         }
         for id in left.restoring {
-            report(self.guard_name(id), self.end_restore(id));
-        }
-        for id in left.guarded {
-            let whole = !left.incomplete.contains(&id);
-            let undone = self.release_guard(id, !whole);
-            if undone.is_err() {
-                // Its contents are neither the old nor the new ones.
-                contents.volumes.retain(|found| *found != Found::Dataset(id));
-            }
-            report(self.guard_name(id), undone);
+            report(self.before_restore(id), self.end_restore(id));
         }
         for id in left.incomplete {
             report(self.name(id), self.destroy(id).map(drop));
@@ -285,9 +269,8 @@ pub(super) fn clone_of(snapshot: &str) -> Option<VolumeId> {
 
 impl Left {
     fn is_empty(&self) -> bool {
-        let Self { incomplete, incomplete_clones, pending, guarded, restoring, detached, new_clones, gone } =
-            self;
-        let volumes = [incomplete, pending, guarded, restoring, detached].into_iter().all(Vec::is_empty);
+        let Self { incomplete, incomplete_clones, pending, restoring, detached, new_clones, gone } = self;
+        let volumes = [incomplete, pending, restoring, detached].into_iter().all(Vec::is_empty);
         volumes && [incomplete_clones, new_clones].into_iter().all(Vec::is_empty) && gone.is_empty()
     }
 }
@@ -297,10 +280,6 @@ impl Contents {
     pub(super) fn note_read(&mut self, head: Head, read: &Read) {
         self.note(head, None, &read.mark);
         read.snapshots.iter().for_each(|snapshot| self.note(head, Some(snapshot), ""));
-        if read.has_hidden {
-            let guarded = &mut self.left.guarded;
-            self.left.restoring.extend(guarded.pop_if(|id| *id == head.volume));
-        }
     }
 
     /// Notes what the list has of a file system that is in order.
@@ -336,8 +315,8 @@ impl Contents {
             self.volumes.push(Found::Snapshot { id, head });
         } else if let Some(id) = snapshot.strip_suffix(NEW).and_then(clone_of) {
             self.left.new_clones.push((head, id));
-        } else if snapshot == GUARD && head.gone.is_none() {
-            self.left.guarded.push(head.volume);
+        } else if snapshot == BEFORE_RESTORE && head.gone.is_none() {
+            self.left.restoring.push(head.volume);
         }
     }
 }
@@ -370,7 +349,7 @@ mod tests {
             "/x",
             "/0",
             "/7@daily",
-            "/7@restoring",
+            "/7@before-restore",
             "/7/8",
             "/7.clones-@9",
             "/7@9.clones-1",
@@ -378,7 +357,7 @@ mod tests {
         for other in others {
             assert_eq!(of(other), None, "{other}");
         }
-        assert_eq!(found("/7@restoring").left.guarded, [id]);
+        assert_eq!(found("/7@before-restore").left.restoring, [id]);
         assert_eq!(found("/7@9.new").left.new_clones, [(Head::of(id), clone)]);
         assert_eq!(found("/7.clones-2").left.gone.into_iter().collect::<Vec<_>>(), [(gone, 0)]);
         assert_eq!(found("/7.clones-2@daily").left.gone.into_iter().collect::<Vec<_>>(), [(gone, 1)]);

@@ -9,7 +9,7 @@ use poolhouse::Pool;
 use zpl::FileSystem;
 
 use super::left::{Failures, contents, of_name};
-use super::{Found, GUARD, Head, NEW, PARTITION, STATE, crashes_in, header_property, user_text};
+use super::{Found, Head, NEW, PARTITION, STATE, crashes_in, header_property, user_text};
 use crate::server::header::Stored;
 use crate::server::{Error, Result};
 use crate::types::VolumeId;
@@ -126,11 +126,7 @@ impl Offline {
                     } else {
                         HeaderPlace::Files
                     };
-                    // What an interrupted restore in place left is neither the old nor the new
-                    // contents.
-                    let is_guarded = left.guarded.contains(&id);
-                    let dataset = if is_guarded { format!("{name}@{GUARD}") } else { name };
-                    all.volumes.push(OnDisk { id, dataset, header });
+                    all.volumes.push(OnDisk { id, dataset: name, header });
                 }
             }
         }

@@ -8,32 +8,41 @@
 //! The clone is below the volume's file system. So it inherits its properties, and has its key.
 //!
 //! # Crash
-//! With a hidden clone, the volume has the old or the new contents, as a whole. The next start
-//! destroys the clone and the snapshot that it is of. It knows of both by the snapshot's name, so
-//! other volumes take it no look. A snapshot alone guards a restore that an older server made in
-//! place: the volume is rolled back to it.
+//! The volume has the old or the new contents, as a whole. The next start destroys the clone and the
+//! snapshot that it is of. It knows of both by the snapshot's name, so other volumes take it no look.
+//! Nothing is ever rolled back to the snapshot: a user may hold or clone it, so that it stays after
+//! the restore.
 
-use dsl::PropList;
 use dsl::ops::destroy::{DestroyHead, DestroySnapshots};
 use dsl::ops::receive::RECEIVING;
 use dsl::ops::replace::{HiddenClone, SwapHidden, hidden_name};
-use dsl::ops::rollback::Rollback;
 use dsl::ops::snapshot::Snapshot;
-use dsl::{Setting, SyncTask, Value};
+use dsl::{PropList, Setting, SyncTask, Value};
+use ondisk::ObjNum;
 use zpl::FileSystem;
 
-use super::{CANMOUNT_OFF, GUARD, Partition, SYNC_DISABLED};
-use crate::server::Result;
+use super::{BEFORE_RESTORE, CANMOUNT_OFF, Partition, SYNC_DISABLED};
+use crate::server::{Result, chain};
 use crate::types::VolumeId;
 
-/// Whether a volume has a hidden clone.
-pub(super) fn has_hidden(dataset: &dsl::Dataset) -> dsl::Result<bool> {
-    Ok(dataset.dir().child(RECEIVING)?.is_some())
-}
-
 impl Partition {
-    pub(super) fn guard_name(&self, id: VolumeId) -> String {
-        format!("{}@{GUARD}", self.name(id))
+    /// The snapshot that the hidden clone of a volume is of.
+    pub(super) fn before_restore(&self, id: VolumeId) -> String {
+        format!("{}@{BEFORE_RESTORE}", self.name(id))
+    }
+
+    /// Whether a volume has a hidden clone of a restore. One of an interrupted `zfs receive` is
+    /// another matter.
+    fn has_hidden(&self, id: VolumeId) -> Result<bool> {
+        let look = || -> dsl::Result<bool> {
+            let volume = self.pool.dsl().dataset(&self.name(id))?;
+            let Some(hidden) = volume.dir().child(RECEIVING)? else { return Ok(false) };
+            let origin = hidden.phys().origin_obj;
+            // The user may have given the snapshot another name.
+            let is_own = volume.snapshot_objects()?.iter().any(|(_, snapshot)| *snapshot == ObjNum(origin));
+            Ok(is_own && hidden.head()?.is_some_and(|head| !head.is_inconsistent()))
+        };
+        Ok(self.pool.spa().read(look).map_err(poolhouse::Error::from)?)
     }
 
     /// Makes the hidden clone of a volume. Until [`Self::switch`], the volume may be in use.
@@ -42,19 +51,31 @@ impl Partition {
     /// [`Error::Pool`](crate::server::Error::Pool): there is no such volume, or the pool has no
     /// space.
     pub fn begin_restore(&self, id: VolumeId) -> Result<()> {
-        // One that could not be destroyed.
-        if self.pool.dataset(&self.guard_name(id)).is_ok() {
+        let origin = self.before_restore(id);
+        // Those that could not be destroyed.
+        if self.pool.dataset(&origin).is_ok() || self.has_hidden(id)? {
             self.end_restore(id)?;
         }
-        let origin = self.guard_name(id);
         let number = |name: &str, number| Setting { name: name.to_owned(), value: Value::Number(number) };
         // After a crash it is destroyed, so it needs no intent log.
         let props = vec![number("canmount", CANMOUNT_OFF), number("sync", SYNC_DISABLED)];
         let names = vec![origin.clone()];
-        self.run(vec![
+        let begun = self.run(vec![
             Box::new(Snapshot { names, props: PropList::new(), enforce_limits: false }),
-            Box::new(HiddenClone { origin, props }),
-        ])
+            Box::new(HiddenClone { origin: origin.clone(), props }),
+        ]);
+        begun.inspect_err(|_| {
+            // The first may be done without the second.
+            if self.pool.dataset(&origin).is_ok()
+                && let Err(error) = self.end_restore(id)
+            {
+                tracing::error!(
+                    snapshot = origin,
+                    error = chain(&error),
+                    "it stays until the next restore or start"
+                );
+            }
+        })
     }
 
     /// Opens the files of a hidden clone.
@@ -75,26 +96,21 @@ impl Partition {
         self.run(vec![Box::new(SwapHidden { head: self.name(id) })])
     }
 
-    /// Destroys the hidden clone of a volume, and the snapshot that it is of.
+    /// Destroys the hidden clone of a volume, and the snapshot that it is of, if they are there.
     ///
     /// # Errors
-    /// [`Error::Pool`](crate::server::Error::Pool): they are in use. The next start destroys them.
+    /// [`Error::Pool`](crate::server::Error::Pool): they are in use. The next restore or start
+    /// destroys them.
     pub fn end_restore(&self, id: VolumeId) -> Result<()> {
-        let hidden = hidden_name(&self.name(id));
+        let snapshot = self.before_restore(id);
         let mut tasks: Vec<Box<dyn SyncTask + Send>> = Vec::new();
-        if self.pool.dataset(&hidden).is_ok() {
-            tasks.push(Box::new(DestroyHead { name: hidden }));
+        if self.has_hidden(id)? {
+            tasks.push(Box::new(DestroyHead { name: hidden_name(&self.name(id)) }));
         }
-        tasks.push(Box::new(DestroySnapshots { names: vec![self.guard_name(id)], defer: false }));
-        self.run(tasks)
-    }
-
-    /// Ends the guard of a restore in place. Without `keep`, the volume is as it was before.
-    pub(super) fn release_guard(&self, id: VolumeId, keep: bool) -> Result<()> {
-        let guard = self.guard_name(id);
-        if !keep {
-            self.run(vec![Box::new(Rollback { name: self.name(id), to: Some(guard.clone()) })])?;
+        if self.pool.dataset(&snapshot).is_ok() {
+            self.others.end(&snapshot);
+            tasks.push(Box::new(DestroySnapshots { names: vec![snapshot], defer: false }));
         }
-        self.destroy_snapshot(guard)
+        if tasks.is_empty() { Ok(()) } else { self.run(tasks) }
     }
 }

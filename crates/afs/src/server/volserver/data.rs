@@ -87,7 +87,11 @@ impl VolumeServer {
         // The old contents, or those of a dump that failed.
         if let Err(error) = partition.end_restore(id) {
             let error = chain(&error);
-            tracing::error!(volume = id.0, error, "the hidden clone stays until the next restore or start");
+            tracing::error!(
+                volume = id.0,
+                error,
+                "what a restore needed stays until the next restore or start"
+            );
         }
         done
     }
@@ -96,6 +100,9 @@ impl VolumeServer {
     /// others wait for it.
     fn switch(&self, lease: &Lease<'_>, id: VolumeId, is_read_only: bool) -> Outcome<()> {
         let volume = &lease.volume;
+        if lease.has_ended() {
+            return Err(errno::ENOENT);
+        }
         let switched = volume.exclusively(|| volume.partition.switch(id));
         switched.map_err(|error| failed(volume, &error))?;
         if is_read_only {

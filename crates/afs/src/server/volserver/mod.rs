@@ -275,7 +275,9 @@ impl VolumeServer {
         };
         let durable = written.and(durable);
         volume.set_service(State::Unknown);
-        if ended.has_new_contents {
+        // A read-only volume may be offline only now.
+        let is_offline = ended.has_changed && volume.peek().is_ok_and(|it| it.service() != State::Online);
+        if ended.has_new_contents || is_offline {
             volume.callbacks.volume_changed();
         }
         durable.map_err(|error| failed(volume, &error)).map(|()| 0)

@@ -184,6 +184,45 @@ fn snapshots_meanwhile() {
     assert_eq!(datasets(&world.rig, '@'), [format!("cell/vicepa/{COPY}@daily")]);
 }
 
+/// Goal: a restore that can't destroy its snapshot, because a user has a clone of it, loses nothing
+/// when the server starts again. Until the clone is gone, another restore is refused.
+#[test]
+fn snapshots_in_use() {
+    let mut world = World::new();
+    let old = world.operator.dump(COPY, 0);
+    let snapshot = format!("cell/vicepa/{COPY}@before-restore");
+    let transaction = world.operator.begin(COPY, attach::OFFLINE).unwrap();
+    let (mut call, rest) = world.send_half(transaction);
+    let pool = world.rig.pool.as_ref().unwrap();
+    pool.clone_snapshot(&snapshot, "cell/kept").unwrap();
+    call.write_last(rest.to_vec()).unwrap();
+    call.read_all(1).unwrap();
+    drop(call);
+    world.operator.end(transaction).unwrap();
+    assert!(!world.has_hidden());
+    let restore_old = |world: &World| {
+        let transaction = world.operator.begin(COPY, attach::OFFLINE).unwrap();
+        let done = world.operator.raw(&restore(transaction), &old).map(drop);
+        world.operator.end(transaction).unwrap();
+        done
+    };
+    assert_eq!(restore_old(&world), Err(errno::EIO));
+    for is_kept in [true, false] {
+        assert_eq!(datasets(&world.rig, '@'), [snapshot.clone()]);
+        if !is_kept {
+            world.rig.pool.as_ref().unwrap().destroy("cell/kept").unwrap();
+        }
+        world.rig.stop();
+        world.rig.open(world.rig.dir.path().join("d0"));
+        world.rig.start();
+        world = World { client: world.rig.client(None), operator: world.rig.operator(), ..world };
+        assert_eq!(world.client.fetch(there(world.file), 0, 9).unwrap().0, new_data()[..9]);
+    }
+    world.check_clean();
+    restore_old(&world).unwrap();
+    world.check_old();
+}
+
 /// Goal: after a crash, a copy has the old contents if its dump was not complete, and the new ones
 /// if they were exchanged. Nothing of the restore is left.
 #[test]
