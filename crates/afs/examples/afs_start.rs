@@ -3,7 +3,7 @@
 //! Usage:
 //! * `afs_start fill IMAGE COUNT` makes a pool with so many volumes, each with a backup volume.
 //! * `afs_start names IMAGE COUNT` makes a pool whose list has so many volumes that do not exist.
-//! * `afs_start time IMAGE` opens a pool, starts a server, lists the volumes, uses one, and ends all.
+//! * `afs_start time IMAGE` opens a pool, starts a server, lists the volumes, uses one, and ends.
 //! * `afs_start use IMAGE COUNT` has 64 threads use so many volumes for the first time.
 //!
 //! It prints how long each step took in milliseconds, and the memory that the process has had at

@@ -318,7 +318,8 @@ fn one_pass_lists_all() {
     assert!(names(&ListOptions { hidden: true, ..all }).iter().any(|n| n == "single-lz4/$ORIGIN"));
 }
 
-/// Goal: what a listing leaves out is missing with all below it, and only below the named directory.
+/// Goal: what a listing leaves out is missing with all below it, and only below the named
+/// directory.
 #[test]
 fn listings_leave_out() {
     let dsl = open_dsl(&testkit::load("single-lz4"));

@@ -18,9 +18,9 @@ pub(crate) struct Plans {
 
 /// Reads the plans of a dataset, and with `below` of all below it, in one pass.
 ///
-/// Calls `each` for each dataset that was read. Failures below `start` are in the result. Volumes in
-/// the `partitions` of the AFS server are left out: they are mounted by name only, and there may be
-/// a million.
+/// Calls `each` for each dataset that was read. Failures below `start` are in the result. Volumes
+/// in the `partitions` of the AFS server are left out: they are mounted by name only, and there may
+/// be a million.
 ///
 /// # Errors
 /// * [`Reason::NoSuchDataset`], [`Reason::InvalidName`]: there is no such dataset.

@@ -13,7 +13,7 @@
 //! the file may be a copy. The flags: 1, the volume is gone, and the number is that of the file
 //! system ([`Head::gone`]); 2, it must be read again at each start.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use ondisk::Txg;
 
@@ -144,6 +144,25 @@ impl State {
     }
 }
 
+/// What changed in the MOS: objects that are there, and ranges of free numbers in order.
+#[derive(Default)]
+pub(super) struct Changed {
+    pub(super) used: HashSet<u64>,
+    pub(super) free: Vec<(u64, u64)>,
+}
+
+impl Changed {
+    /// How many objects there are.
+    pub(super) fn count(&self) -> usize {
+        self.used.len()
+    }
+
+    pub(super) fn has(&self, object: u64) -> bool {
+        let at = self.free.partition_point(|(_, last)| *last < object);
+        self.used.contains(&object) || self.free.get(at).is_some_and(|(first, _)| *first <= object)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -199,5 +218,13 @@ mod tests {
             let (state, end, entries) = State::parse(bytes);
             assert_eq!((state.heads.len(), end, entries), (0, 0, 0));
         }
+    }
+
+    /// Goal: an object is changed if it is there or in a range of free numbers.
+    #[test]
+    fn changed_objects() {
+        let changed = Changed { used: HashSet::from([5]), free: vec![(8, 9), (20, 20)] };
+        let all: Vec<u64> = (0..25).filter(|object| changed.has(*object)).collect();
+        assert_eq!(all, [5, 8, 9, 20]);
     }
 }

@@ -4,14 +4,14 @@
 //! `vos listvol` needs the header of each volume. To read one takes opening a file system, or the
 //! properties of a snapshot. So the headers are kept in a second file beside the list
 //! ([`super::kept`]), as they were in some txg. A header changes with an object of the MOS: that of
-//! a volume with its dataset, and that of a clone with the snapshot's properties. So a listing reads
-//! the file, and only those headers again that may have changed since.
+//! a volume with its dataset, and that of a clone with the snapshot's properties. So a listing
+//! reads the file, and only those headers again that may have changed since.
 //!
 //! A volume in use is not in the file: memory has its header. What is missing for this or another
 //! reason is read from the volume itself.
 //!
 //! # On disk
-//! The file [`FILE`] beside the list, which is a [`Log`]:
+//! A [`Log`] beside the list:
 //!
 //! | entry | words |
 //! | --- | --- |
@@ -27,20 +27,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ondisk::Txg;
 use parking_lot::Mutex;
-use zpl::FileSystem;
 
-use super::entry::{Entry, GONE, HEAD, MOST_CLONES, Owner};
-use super::kept::{Changed, List};
+use super::entry::{Changed, Entry, GONE, HEAD, MOST_CLONES, Owner};
+use super::kept::List;
 use super::log::{END, Log, MOST_BYTES, put, put_wide, wide};
 use super::{Found, Head, Partition};
 use crate::server::header::Stored;
 use crate::server::{Result, chain};
 use crate::types::VolumeId;
-
-/// The file.
-const FILE: &[u8] = b"headers";
-/// The file while it is written anew.
-const NEW_FILE: &[u8] = b"headers.new";
 
 /// The longest header.
 const MOST_HEADER: u32 = 1 << 16;
@@ -205,23 +199,16 @@ fn volumes_of(head: Head, clones: &[VolumeId]) -> impl Iterator<Item = Found> + 
     itself.into_iter().chain(clones.iter().map(move |id| Found::Snapshot { head, id: *id }))
 }
 
-/// Opens the file, which is made if there is none.
-///
-/// # Errors
-/// [`Error::Files`](crate::server::Error::Files).
-pub(super) fn open(fs: &FileSystem) -> Result<Log> {
-    Log::open(fs, FILE, NEW_FILE)
-}
-
 impl Partition {
     /// The headers of its volumes but for `used`. `None`: the partition keeps none.
     ///
     /// `used` are at least those that were open when the caller began. Only they may have a header
-    /// that is not on disk yet. Some headers are missing if the use of the partition ends meanwhile.
+    /// that is not on disk yet. Some headers are missing if the use of the partition ends
+    /// meanwhile.
     ///
     /// # Errors
-    /// [`Error::Pool`](crate::server::Error::Pool), [`Error::Files`](crate::server::Error::Files): the
-    /// list or the headers can't be read.
+    /// [`Error::Pool`](crate::server::Error::Pool), [`Error::Files`](crate::server::Error::Files):
+    /// the list or the headers can't be read.
     pub fn headers(&self, used: &HashSet<VolumeId>) -> Result<Option<Headers>> {
         let Some(list) = self.list() else { return Ok(None) };
         // A volume that was closed has left its header to a transaction group.
@@ -344,7 +331,7 @@ impl Partition {
     fn read_entry(&self, head: Head, clones: &[VolumeId], used: &HashSet<VolumeId>) -> Vec<u8> {
         let (mut bytes, mut count) = (vec![0; 4], 0u32);
         for found in volumes_of(head, clones).filter(|found| !used.contains(&found.id())) {
-            // Whoever needs it reads the volume itself, and gets the error.
+            // A listing then reads the volume itself, and gets the error.
             let Ok((header, objects)) = self.header_and_objects(found) else { continue };
             if header.len() > MOST_HEADER as usize {
                 continue;
@@ -459,8 +446,8 @@ mod tests {
         assert_eq!(rig.list.headers.lock().entries, 3);
     }
 
-    /// Goal: a file of another partition, or of a later txg than the list's, is written anew; and so
-    /// is one that can't be read, or with many old entries.
+    /// Goal: a file of another partition, or of a later txg than the list's, is written anew; and
+    /// so is one that can't be read, or with many old entries.
     #[test]
     fn files_of_no_use() {
         let rig = Rig::new([7, 8].into_iter());

@@ -23,13 +23,14 @@ use dsl::{Setting, Value};
 use ondisk::dsl::DslDirPhys;
 use ondisk::{DmuType, ObjNum, Txg};
 use parking_lot::Mutex;
-use zpl::{FileSystem, NewFileSystem, Policies, Policy};
+use poolhouse::arc::{CacheType, Policy};
+use zpl::{FileSystem, NewFileSystem, Policies};
 
-use super::entry::{Entry, Kept, Owner, State};
+use super::entry::{Changed, Entry, Kept, Owner, State};
 use super::left::{Contents, Failures, Read};
 use super::log::Log;
 use super::scan::Scan;
-use super::{CANMOUNT_OFF, Head, Partition, SYNC_DISABLED, headers, now};
+use super::{CANMOUNT_OFF, Head, Partition, SYNC_DISABLED, now};
 use crate::server::{Error, Result, chain};
 use crate::types::VolumeId;
 
@@ -39,11 +40,12 @@ const TABLE: &str = "volume-table";
 const FILE: &[u8] = b"volumes";
 /// The file while it is written anew.
 const NEW_FILE: &[u8] = b"volumes.new";
+/// The file with the headers, and while it is written anew.
+const HEADERS: &[u8] = b"headers";
+const NEW_HEADERS: &[u8] = b"headers.new";
 
-/// The value of `primarycache=metadata` and `prefetch=none`: a start reads the list once, in pieces
-/// that are longer than its blocks.
-const CACHE_METADATA: u64 = 1;
-const PREFETCH_NONE: u64 = 0;
+/// A start reads the list once, in pieces that are longer than its blocks.
+const CACHING: Policy = Policy { keep: CacheType::Metadata, ahead: CacheType::None };
 
 /// How long another thread may take to release the list, and how often this one looks.
 const CLOSING: Duration = Duration::from_secs(10);
@@ -71,25 +73,6 @@ pub(super) struct List {
     file: Mutex<Log>,
     /// The use of the partition ends: what takes long ends early.
     ending: AtomicBool,
-}
-
-/// What changed in the MOS: objects that are there, and ranges of free numbers in order.
-#[derive(Default)]
-pub(super) struct Changed {
-    used: HashSet<u64>,
-    free: Vec<(u64, u64)>,
-}
-
-impl Changed {
-    /// How many objects there are.
-    pub(super) fn count(&self) -> usize {
-        self.used.len()
-    }
-
-    pub(super) fn has(&self, object: u64) -> bool {
-        let at = self.free.partition_point(|(_, last)| *last < object);
-        self.used.contains(&object) || self.free.get(at).is_some_and(|(first, _)| *first <= object)
-    }
 }
 
 fn of_dmu(error: dmu::Error) -> Error {
@@ -138,7 +121,7 @@ impl List {
         let of_partition = of_partition.map_err(poolhouse::Error::from)?.object().0;
         let owner = (partition.pool.spa().guid().0, of_partition);
         let file = Mutex::new(Log::open(&fs, FILE, NEW_FILE)?);
-        let headers = Mutex::new(headers::open(&fs)?);
+        let headers = Mutex::new(Log::open(&fs, HEADERS, NEW_HEADERS)?);
         let (changes, ending) = (AtomicUsize::new(1), AtomicBool::new(false));
         Ok(Self { fs, owner, dir, changes, headers, file, ending })
     }
@@ -203,7 +186,8 @@ impl Partition {
         }
     }
 
-    /// Brings the list and the headers up to date, if datasets changed since. This may take a while.
+    /// Brings the list and the headers up to date, if datasets changed since. This may take a
+    /// while.
     pub(in crate::server) fn keep_all(&self, used: &HashSet<VolumeId>) {
         if self.list().is_none_or(|list| list.changes.load(Ordering::Acquire) == 0) {
             return;
@@ -249,12 +233,7 @@ impl Partition {
         if self.pool.dataset(&name).is_err() {
             let number = |name: &str, number| Setting { name: name.to_owned(), value: Value::Number(number) };
             // A replay must not bring back what a rewind undid.
-            let props = vec![
-                number("canmount", CANMOUNT_OFF),
-                number("prefetch", PREFETCH_NONE),
-                number("primarycache", CACHE_METADATA),
-                number("sync", SYNC_DISABLED),
-            ];
+            let props = vec![number("canmount", CANMOUNT_OFF), number("sync", SYNC_DISABLED)];
             self.run(vec![Box::new(Create {
                 name: name.clone(),
                 contents: Arc::new(NewFileSystem::new(now())),
@@ -264,8 +243,9 @@ impl Partition {
             })])?;
         }
         let dataset = self.pool.dataset(&name)?;
-        let policy = Policy::of(dataset.dsl()).map_err(poolhouse::Error::from)?;
+        let policy = zpl::Policy::of(dataset.dsl()).map_err(poolhouse::Error::from)?;
         let fs = self.pool.open_for_writing(dataset.dsl(), Policies::new(policy))?;
+        self.pool.spa().cache().set_policy(dataset.dsl().object().0, CACHING);
         Ok((fs, dataset.dsl().dir().object().0))
     }
 
@@ -383,7 +363,8 @@ impl Partition {
         Ok(Some((scan, heads)))
     }
 
-    /// What changed in the MOS since a txg. `None`: so much that it is quicker to read all of `many`.
+    /// What changed in the MOS since a txg. `None`: so much that it is quicker to read all of
+    /// `many`.
     pub(super) fn changed_since(&self, txg: Txg, many: usize) -> Result<Option<Changed>> {
         let mut changed = Changed::default();
         for change in self.pool.dsl().mos().objset().changes_since(txg, ObjNum(1)) {
@@ -578,8 +559,8 @@ pub(super) mod tests {
         assert_eq!(size, list.file.lock().end);
     }
 
-    /// Goal: a list that is read in pieces is the one that is read as a whole, in whatever order its
-    /// entries come; what changed is kept whole.
+    /// Goal: a list that is read in pieces is the one that is read as a whole, in whatever order
+    /// its entries come; what changed is kept whole.
     #[test]
     fn lists_in_pieces() {
         let rig = Rig::new([7].into_iter());
@@ -624,13 +605,5 @@ pub(super) mod tests {
         let end = file.end;
         file.append(&list.fs, &[1, 0, 0, 0, 9], 1).unwrap();
         assert_eq!(list.last_end(file), Some((end, Txg(5))));
-    }
-
-    /// Goal: an object is changed if it is there or in a range of free numbers.
-    #[test]
-    fn changed_objects() {
-        let changed = Changed { used: HashSet::from([5]), free: vec![(8, 9), (20, 20)] };
-        let all: Vec<u64> = (0..25).filter(|object| changed.has(*object)).collect();
-        assert_eq!(all, [5, 8, 9, 20]);
     }
 }

@@ -8,10 +8,10 @@
 //! The clone is below the volume's file system. So it inherits its properties, and has its key.
 //!
 //! # Crash
-//! The volume has the old or the new contents, as a whole. The next start destroys the clone and the
-//! snapshot that it is of. It knows of both by the snapshot's name, so other volumes take it no look.
-//! Nothing is ever rolled back to the snapshot: a user may hold or clone it, so that it stays after
-//! the restore.
+//! The volume has the old or the new contents, as a whole. The next start destroys the clone and
+//! the snapshot that it is of. It knows of both by the snapshot's name, so other volumes take it no
+//! look. Nothing is ever rolled back to the snapshot: a user may hold or clone it, so that it stays
+//! after the restore.
 
 use dsl::ops::destroy::{DestroyHead, DestroySnapshots};
 use dsl::ops::receive::RECEIVING;

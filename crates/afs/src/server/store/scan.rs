@@ -1,9 +1,9 @@
 //! What a start takes from the list of a partition's volumes.
 //!
 //! # Theory
-//! A list of a million volumes has nothing to tell of most of them but that they are there. So it is
-//! read in pieces, and what did not change since its txg becomes one [`Item`] of 12 bytes. Only the
-//! others are kept whole, since they are read again.
+//! A list of a million volumes has nothing to tell of most of them but that they are there. So it
+//! is read in pieces, and what did not change since its txg becomes one [`Item`] of 12 bytes. Only
+//! the others are kept whole, since they are read again.
 //!
 //! That takes knowing the txg first: it is at the end of the file, unless a group is not complete.
 
@@ -12,8 +12,7 @@ use std::collections::HashMap;
 use ondisk::Txg;
 
 use super::Head;
-use super::entry::{Entry, Kept, Owner};
-use super::kept::Changed;
+use super::entry::{Changed, Entry, Kept, Owner};
 use super::log::Words;
 use crate::server::Result;
 use crate::types::VolumeId;

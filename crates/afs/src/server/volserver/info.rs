@@ -110,8 +110,8 @@ impl Kept {
 }
 
 impl VolumeServer {
-    /// A volume of a list. `all` are the headers of a list of all, in which incomplete ones are left
-    /// out.
+    /// A volume of a list. `all` are the headers of a list of all, in which incomplete ones are
+    /// left out.
     fn listed(&self, volume: &Listed, all: Option<&Kept>) -> Option<VolumeInfo> {
         let (id, several) = (volume.id(), all.is_some());
         if self.core.transactions.has(id) {

@@ -51,8 +51,8 @@ fn uniques_and_versions() {
     assert_eq!(next.directory.data_version.0, now + 1);
 }
 
-/// Goal: after a crash, a volume that was not completed is gone with its dataset. A restore that did
-/// not end takes no change back.
+/// Goal: after a crash, a volume that was not completed is gone with its dataset. A restore that
+/// did not end takes no change back.
 #[test]
 fn half_made_volumes() {
     let mut rig = Rig::new();

@@ -208,7 +208,7 @@ fn snapshots_in_use() {
     };
     assert_eq!(restore_old(&world), Err(errno::EIO));
     for is_kept in [true, false] {
-        assert_eq!(datasets(&world.rig, '@'), [snapshot.clone()]);
+        assert_eq!(datasets(&world.rig, '@'), std::slice::from_ref(&snapshot));
         if !is_kept {
             world.rig.pool.as_ref().unwrap().destroy("cell/kept").unwrap();
         }
