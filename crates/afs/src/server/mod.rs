@@ -647,8 +647,14 @@ fn run_keeper(core: &Core, stop: &Stop) {
             continue;
         }
         parking_lot::MutexGuard::unlocked(&mut stopped, || {
-            for partition in core.partitions().iter().filter(|partition| !partition.is_stuck()) {
-                partition.keep_all(&core.table.used_ids(partition.id));
+            // Their pools are not held meanwhile: one of them may be exported.
+            let ids: Vec<PartitionId> = core.partitions().iter().map(|partition| partition.id).collect();
+            for id in ids {
+                if !*stop.stopped.lock()
+                    && let Some(partition) = core.partition(id)
+                {
+                    partition.keep_all(&core.table.used_ids(id));
+                }
             }
         });
     }

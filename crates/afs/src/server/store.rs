@@ -49,7 +49,7 @@ use dsl::ops::props::{InheritProp, SetAs, SetProps};
 use dsl::ops::rename::{Rename, RenameSnapshot};
 use dsl::ops::rollback::Rollback;
 use dsl::ops::snapshot::Snapshot;
-use dsl::{LongHold, PropList, Setting, SyncTask, Value};
+use dsl::{LongHold, PropList, Setting, Source, SyncTask, Value};
 use ondisk::Txg;
 use parking_lot::{Mutex, MutexGuard};
 use poolhouse::Pool;
@@ -256,8 +256,13 @@ fn crashes_in(state: &str) -> u32 {
 /// The header in the property [`HEADER`] of a dataset.
 fn header_property(pool: &Pool, name: &str, id: VolumeId) -> Result<Stored> {
     let dataset = pool.dataset(name)?;
-    let text = user_text(pool, dataset.dsl(), HEADER).map_err(poolhouse::Error::from)?;
-    let bytes = text.as_deref().and_then(from_hexadecimal);
+    // A snapshot without a header has that of its file system, by inheritance.
+    let is_own = |found: &dsl::Property| matches!(found.source, Source::Local | Source::Received);
+    let property = pool.spa().read(|| dataset.dsl().user_property(HEADER)).map_err(poolhouse::Error::from)?;
+    let bytes = property.filter(is_own).and_then(|property| match property.value {
+        Value::Text(text) => from_hexadecimal(&text),
+        Value::Number(_) => None,
+    });
     Stored::decode(&bytes.ok_or(Error::Header { volume: id })?)
 }
 

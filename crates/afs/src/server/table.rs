@@ -38,7 +38,7 @@ const PARTS: usize = 64;
 static PART: Site = Site::new("afs volumes");
 
 /// Where an unused volume is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Place {
     partition: PartitionId,
     kind: Kind,
@@ -47,7 +47,7 @@ struct Place {
     gone: u32,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     Dataset,
     Snapshot,
@@ -286,11 +286,16 @@ impl Table {
             for found in of_part {
                 if !is_empty && part.has(found.id()) {
                     refused.push(*found);
-                } else {
-                    part.resting.insert(found.id(), Place::new(partition.id, *found));
+                    continue;
+                }
+                let place = Place::new(partition.id, *found);
+                if let Some(other) = part.resting.insert(found.id(), place) {
+                    // A number that came twice: the same one is served after each start.
+                    let [kept, other] = if other < place { [other, place] } else { [place, other] };
+                    part.resting.insert(found.id(), kept);
+                    refused.push(other.found(found.id()));
                 }
             }
-            // A number may have come twice.
             self.count_of(partition.id).fetch_add(part.resting.len() - before, Ordering::AcqRel);
         }
         refused

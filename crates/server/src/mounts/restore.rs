@@ -6,7 +6,7 @@ use crate::pools::imported::Imported;
 use crate::pools::table::PoolTable;
 use api::MountRequest;
 use mount_rules::{CanMount, Plan, Where};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// The notes of left mounts in the requested pools, by dataset.
@@ -27,13 +27,12 @@ impl Left {
         Self(notes.map(|note| (note.dataset.clone(), note)).collect())
     }
 
-    /// Adds left mounts of snapshots and of volumes of the AFS server to the list of what to mount.
+    /// Adds left mounts to the list of what to mount that the pass over a pool does not find:
+    /// snapshots, and volumes of the AFS server.
     pub(crate) fn add_others(&self, pools: &PoolTable, chosen: &mut Vec<(Arc<Imported>, Plan)>) {
-        for name in self.0.keys() {
+        let there: BTreeSet<String> = chosen.iter().map(|(_, plan)| plan.name.clone()).collect();
+        for name in self.0.keys().filter(|name| !there.contains(*name)) {
             let Ok(pool) = pools.pool_of(name) else { continue };
-            if !name.contains('@') && !pool.is_volume_of_afs(name) {
-                continue;
-            }
             // A missing one is reported later, with all that are missing.
             let found = plans(pool.pool.dsl(), Some(name), false, &[], 1, &|| {});
             chosen.extend(

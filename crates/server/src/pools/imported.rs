@@ -5,7 +5,6 @@ use crate::pools::halts::{self, Halts};
 use crate::query::known::Known;
 use crate::view::PoolFacts;
 use crate::volumes::attach::device::Taken;
-use afs::server::store::is_volume_name;
 use api::{Error, Reason};
 use parking_lot::{Mutex, RwLock};
 use poolhouse::Pool;
@@ -60,12 +59,6 @@ impl Imported {
     /// * [`Reason::PoolReadonly`]: it was imported read-only.
     pub(crate) fn writer(&self, about: &str) -> Result<&PoolWriter, Error> {
         self.pool.spa().writer().ok_or_else(|| Error::new(about, Reason::PoolReadonly))
-    }
-
-    /// Whether a file system is a volume in a partition that is served, by its name.
-    pub(crate) fn is_volume_of_afs(&self, name: &str) -> bool {
-        let is_partition = |dataset: &str| self.partitions.read().iter().any(|name| name == dataset);
-        name.rsplit_once('/').is_some_and(|(dataset, last)| is_volume_name(last) && is_partition(dataset))
     }
 
     /// Its mounts, each with the pool.

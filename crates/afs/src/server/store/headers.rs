@@ -15,12 +15,13 @@
 //!
 //! | entry | words |
 //! | --- | --- |
-//! | a file system | 1; volume; flags; number; headers that follow |
-//! | a header | volume; bytes; 2 objects, with two words each; the bytes, padded |
+//! | a file system | 1; volume; flags; number; headers that follow; 2 objects |
+//! | a header | volume; bytes; 2 objects; the bytes, padded |
 //! | a file system that is gone | 2; volume; flags; number |
 //!
-//! The bytes are those of [`Stored::encode`]. The objects are those of the MOS that change with the
-//! header: the dataset or snapshot, and the properties of a snapshot; 0 if there is none.
+//! An object has two words, and is 0 if there is none. Those of a file system are its directory and
+//! the names of its snapshots: a rename changes them. Those of a header are the dataset or snapshot,
+//! and the properties of a snapshot. The bytes are those of [`Stored::encode`].
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -29,7 +30,7 @@ use ondisk::Txg;
 use parking_lot::Mutex;
 
 use super::entry::{Changed, Entry, GONE, HEAD, MOST_CLONES, Owner};
-use super::kept::List;
+use super::kept::{List, MANY_CHANGES};
 use super::log::{END, Log, MOST_BYTES, put, put_wide, wide};
 use super::{Found, Head, Partition};
 use crate::server::header::Stored;
@@ -40,8 +41,6 @@ use crate::types::VolumeId;
 const MOST_HEADER: u32 = 1 << 16;
 /// The file is written anew when so many of its entries are old, and they are the larger part.
 const MOST_OLD: usize = 10_000;
-/// With more changes in the MOS, the end of a group is written although no header changed.
-const MANY_CHANGES: usize = 1000;
 /// Most threads that read headers: they wait for the pool.
 const READERS: usize = 16;
 /// Headers that one thread takes at a time.
@@ -82,6 +81,12 @@ impl Iterator for Words<'_> {
 }
 
 impl<'a> Words<'a> {
+    /// The count of headers and the objects of a file system.
+    fn begin(&mut self) -> Option<(u32, [u64; 2])> {
+        let count = self.next().filter(|count| *count <= MOST_CLONES + 1)?;
+        Some((count, [wide(self)?, wide(self)?]))
+    }
+
     fn one(&mut self) -> Option<One<'a>> {
         let (id, length) = (VolumeId(self.next()?), self.next()?);
         let objects = [wide(self)?, wide(self)?];
@@ -121,7 +126,7 @@ impl Headers {
             let at = words.at;
             match kind {
                 HEAD => {
-                    let Some(headers) = words.next().filter(|count| *count <= MOST_CLONES + 1) else { break };
+                    let Some((headers, _)) = words.begin() else { break };
                     if (0..headers).any(|_| words.one().is_none()) {
                         break;
                     }
@@ -138,7 +143,7 @@ impl Headers {
     fn of(&self, head: Head) -> impl Iterator<Item = One<'_>> {
         let at = self.entries.get(&head).copied();
         let mut words = Words { bytes: &self.bytes, at: at.unwrap_or(self.bytes.len()) };
-        let count = words.next().unwrap_or(0);
+        let count = words.begin().map_or(0, |(count, _)| count);
         (0..count).map_while(move |_| words.one())
     }
 
@@ -152,7 +157,7 @@ impl Headers {
     fn part(&self, head: Head) -> &[u8] {
         let at = self.entries.get(&head).copied().unwrap_or(self.bytes.len());
         let mut words = Words { bytes: &self.bytes, at };
-        let count = words.next().unwrap_or(0);
+        let count = words.begin().map_or(0, |(count, _)| count);
         (0..count).for_each(|_| _ = words.one());
         &self.bytes[at..words.at]
     }
@@ -169,7 +174,9 @@ impl Headers {
 
     /// Whether the headers of a file system are those of its volume and clones, and as they were.
     fn is_right(&self, head: Head, clones: &[VolumeId], changed: &Changed) -> bool {
-        if !self.entries.contains_key(&head) {
+        let Some(at) = self.entries.get(&head).copied() else { return false };
+        let objects = Words { bytes: &self.bytes, at }.begin().map(|(_, objects)| objects);
+        if objects.is_none_or(|objects| objects.iter().any(|object| changed.has(*object))) {
             return false;
         }
         let mut ids = volumes_of(head, clones).map(Found::id);
@@ -200,7 +207,8 @@ fn volumes_of(head: Head, clones: &[VolumeId]) -> impl Iterator<Item = Found> + 
 }
 
 impl Partition {
-    /// The headers of its volumes but for `used`. `None`: the partition keeps none.
+    /// The headers of its volumes but for `used`. `None`: the partition keeps none, or its pool does
+    /// not answer.
     ///
     /// `used` are at least those that were open when the caller began. Only they may have a header
     /// that is not on disk yet. Some headers are missing if the use of the partition ends
@@ -210,7 +218,7 @@ impl Partition {
     /// [`Error::Pool`](crate::server::Error::Pool), [`Error::Files`](crate::server::Error::Files):
     /// the list or the headers can't be read.
     pub fn headers(&self, used: &HashSet<VolumeId>) -> Result<Option<Headers>> {
-        let Some(list) = self.list() else { return Ok(None) };
+        let Some(list) = self.list().filter(|_| !self.is_stuck()) else { return Ok(None) };
         // A volume that was closed has left its header to a transaction group.
         let live = self.pool.spa().writer().ok_or(poolhouse::Error::ReadOnly)?;
         live.txgs().wait_synced(self.last_header()).map_err(poolhouse::Error::from)?;
@@ -330,6 +338,8 @@ impl Partition {
     /// The headers of a file system, as its entry has them.
     fn read_entry(&self, head: Head, clones: &[VolumeId], used: &HashSet<VolumeId>) -> Vec<u8> {
         let (mut bytes, mut count) = (vec![0; 4], 0u32);
+        let objects = self.objects_of(head).unwrap_or_default();
+        objects.iter().for_each(|object| put_wide(&mut bytes, *object));
         for found in volumes_of(head, clones).filter(|found| !used.contains(&found.id())) {
             // A listing then reads the volume itself, and gets the error.
             let Ok((header, objects)) = self.header_and_objects(found) else { continue };
@@ -344,6 +354,12 @@ impl Partition {
         }
         bytes[..4].copy_from_slice(&count.to_le_bytes());
         bytes
+    }
+
+    /// The objects that change with the names of a file system and of its clones.
+    fn objects_of(&self, head: Head) -> Result<[u64; 2]> {
+        let dataset = self.pool.dataset(&self.head_name(head))?;
+        Ok([dataset.dsl().dir().object().0, dataset.dsl().phys().snapnames_zapobj])
     }
 
     fn header_and_objects(&self, found: Found) -> Result<(Vec<u8>, [u64; 2])> {
@@ -363,6 +379,7 @@ impl Partition {
 mod tests {
     use super::super::kept::tests::{Rig, stored};
     use super::*;
+    use dsl::ops::rename::{Rename, RenameSnapshot};
 
     fn named(id: u32, name: &[u8]) -> Stored {
         let mut stored = stored(id);
@@ -426,6 +443,28 @@ mod tests {
         rig.pool.destroy("cell/vicepa/3000").unwrap();
         assert_eq!(rig.writes(), 1);
         assert_eq!(rig.headers().len(), 28);
+        let rename = |old: &str, new: &str| {
+            let [old, new] = [old, new].map(|name| format!("cell/vicepa/{name}"));
+            partition.run(vec![Box::new(Rename { old, new, enforce_limits: false })]).unwrap();
+        };
+        rig.change(400, b"x");
+        rename("400", "4000");
+        rename("500", "400");
+        rename("4000", "500");
+        rig.headers();
+        let renames = |id: u32, names: &[(&str, &str)]| {
+            for (old, new) in names {
+                let (dataset, recursive) = (format!("cell/vicepa/{id}"), false);
+                let (old, new) = (old.to_string(), new.to_string());
+                partition.run(vec![Box::new(RenameSnapshot { dataset, old, new, recursive })]).unwrap();
+            }
+        };
+        partition.clone_volume(VolumeId(600), &named(602, b"one"), None).unwrap();
+        partition.clone_volume(VolumeId(600), &named(603, b"two"), None).unwrap();
+        rig.headers();
+        renames(600, &[("602", "old"), ("603", "602"), ("old", "603")]);
+        let found = Found::Snapshot { head: Head::of(VolumeId(600)), id: VolumeId(602) };
+        assert_eq!(rig.headers().get(found).unwrap().header.name, b"two");
     }
 
     /// Goal: headers of volumes in use are left out, and are there when the volume is closed.
@@ -455,7 +494,7 @@ mod tests {
         let (pool, dir) = rig.list.owner;
         for (txg, owner) in [(1, (1, dir)), (1, (pool, 1)), (1 << 40, (pool, dir)), (0, (pool, dir))] {
             let mut bytes = Vec::new();
-            put(&mut bytes, &[HEAD, 7, 0, 0, 0, END]);
+            put(&mut bytes, &[HEAD, 7, 0, 0, 0, 0, 0, 0, 0, END]);
             [txg, owner.0, owner.1].iter().for_each(|number| put_wide(&mut bytes, *number));
             {
                 let log = &mut *rig.list.headers.lock();
@@ -484,7 +523,7 @@ mod tests {
         let head = Head::of(VolumeId(7));
         let mut headers = Headers::default();
         let header = stored(7).encode().unwrap();
-        put(&mut bytes, &[1, 7, header.len() as u32]);
+        put(&mut bytes, &[1, 0, 0, 0, 0, 7, header.len() as u32]);
         [0, 0].iter().for_each(|object| put_wide(&mut bytes, *object));
         bytes.extend(&header);
         bytes.resize(bytes.len().next_multiple_of(4), 0);
@@ -507,9 +546,9 @@ mod tests {
         let mut many = whole.clone();
         many[16..20].copy_from_slice(&u32::MAX.to_le_bytes());
         let mut long = whole.clone();
-        long[24..28].copy_from_slice(&u32::MAX.to_le_bytes());
+        long[40..44].copy_from_slice(&u32::MAX.to_le_bytes());
         let mut short = whole;
-        short[24..28].copy_from_slice(&1u32.to_le_bytes());
+        short[40..44].copy_from_slice(&1u32.to_le_bytes());
         for bytes in [many, long, short, without_end, vec![0xff; 64], vec![0; 64], Vec::new()] {
             let (found, end, _) = Headers::parse(bytes);
             assert_eq!((found.len(), end), (0, 0));

@@ -53,6 +53,8 @@ const POLL: Duration = Duration::from_millis(1);
 
 /// The file is written anew when so many of its entries are old, and they are the larger part.
 const MOST_OLD: usize = 10_000;
+/// With so many changes in the MOS, the end of a group is written although no file system changed.
+pub(super) const MANY_CHANGES: usize = 1000;
 /// With more changes than this, and than file systems, it is quicker to list them all.
 const MOST_CHANGES: usize = 20_000;
 /// Most threads that read datasets: they wait for the pool.
@@ -213,7 +215,7 @@ impl Partition {
         let until = Instant::now() + CLOSING;
         loop {
             // Another thread may be at it.
-            drop((list.headers.lock(), list.file.lock()));
+            drop((list.headers.try_lock_until(until), list.file.try_lock_until(until)));
             match Arc::try_unwrap(list) {
                 Ok(_) => return,
                 Err(shared) if Instant::now() >= until => {
@@ -318,15 +320,33 @@ impl Partition {
                 entries.push(now.map_or(Entry::Gone(*head), |now| Entry::Head(*head, now)));
             }
         }
-        if failures.is_empty() {
-            let old = (file.entries + entries.len()).saturating_sub(scan.len());
-            list.append(file, entries, txg)?;
-            if old > MOST_OLD && old > scan.len() {
-                let state = list.read(file);
-                list.write_anew(file, &state.heads, txg)?;
+        let updated = Updated { txg, scan, fresh, failures };
+        if updated.failures.is_empty()
+            && let Err(error) = self.write_list(list, file, entries, &updated)
+        {
+            tracing::warn!(partition = %self.id, error = chain(&error), "the list of volumes is old");
+            list.changes.fetch_add(1, Ordering::AcqRel);
+        }
+        Ok(updated)
+    }
+
+    /// Writes what changed.
+    fn write_list(&self, list: &List, file: &mut Log, entries: Vec<Entry>, updated: &Updated) -> Result<()> {
+        let len = updated.scan.len();
+        let old = (file.entries + entries.len()).saturating_sub(len);
+        let has_many_old = old > MOST_OLD && old > len;
+        if entries.is_empty() && updated.scan.changes < MANY_CHANGES && !has_many_old {
+            return Ok(());
+        }
+        list.append(file, entries, updated.txg)?;
+        if has_many_old {
+            let state = list.read(file);
+            // A list that was not read to its end must not replace the whole one.
+            if state.txg == updated.txg && state.heads.len() == updated.each().count() {
+                list.write_anew(file, &state.heads, updated.txg)?;
             }
         }
-        Ok(Updated { txg, scan, fresh, failures })
+        Ok(())
     }
 
     /// What the list has, and the file systems that may not be as it has them. `None`: it is of no
@@ -339,7 +359,11 @@ impl Partition {
         let many = end as usize / 4 / Entry::LEAST;
         let Some(changed) = self.changed_since(txg, many)? else { return Ok(None) };
         let mut words = file.words(&list.fs, end);
-        let Some(scan) = Scan::read(&mut words, (txg, list.owner), &changed)? else { return Ok(None) };
+        let scan = Scan::read(&mut words, (txg, list.owner), &changed).unwrap_or_else(|error| {
+            tracing::warn!(error = chain(&error), "the list of volumes can't be read, and is made anew");
+            None
+        });
+        let Some(scan) = scan else { return Ok(None) };
         (file.end, file.entries) = (scan.end, scan.entries);
         let mos = self.pool.dsl().mos().objset();
         let mut heads: BTreeSet<Head> = scan.wrong.keys().copied().collect();

@@ -206,11 +206,9 @@ impl Log {
         }
         let object = fs.create(root, self.new_name, &NewFile::new(Kind::Regular, 0o600))?.object;
         write(fs, object, 0, bytes)?;
-        if let Some(old) = fs.rename((root, self.new_name), (root, self.name), Rename::Replace)? {
-            fs.reap(old)?;
-        }
+        let old = fs.rename((root, self.new_name), (root, self.name), Rename::Replace)?;
         (self.object, self.end, self.entries) = (object, bytes.len() as u64, entries);
-        Ok(())
+        Ok(old.map_or(Ok(()), |old| fs.reap(old))?)
     }
 }
 

@@ -48,6 +48,8 @@ pub(super) struct Scan {
     /// The end of the last group, and the entries before it.
     pub(super) end: u64,
     pub(super) entries: usize,
+    /// How many objects of the MOS changed since.
+    pub(super) changes: usize,
     /// In order.
     items: Vec<Item>,
     clones: Vec<VolumeId>,
@@ -66,7 +68,7 @@ impl Scan {
         (txg, owner): (Txg, Owner),
         changed: &Changed,
     ) -> Result<Option<Self>> {
-        let mut scan = Self::default();
+        let mut scan = Self { changes: changed.count(), ..Self::default() };
         scan.items.reserve(words.len() / Entry::LEAST);
         let mut last = None;
         while let Some(entry) = Entry::read(words) {

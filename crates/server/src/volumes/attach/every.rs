@@ -17,7 +17,6 @@
 use crate::pools::table::PoolTable;
 use crate::volumes::attach::Attachments;
 use crate::volumes::attach::device::Taken;
-use afs::server::store::is_volume_name;
 use api::DatasetChange;
 use dsl::prop::{Prop, Value};
 use std::sync::atomic::Ordering;
@@ -96,10 +95,7 @@ impl Attachments {
         let pool = pool.split(['/', '@', '#']).next().unwrap_or(pool);
         let Ok(imported) = pools.pool(pool) else { return };
         let attached = self.of(pool).map(|files| files.names()).unwrap_or_default();
-        let partitions = imported.partitions.read().clone();
-        let without = Some(dsl::Without { of: &partitions, child: is_volume_name });
-        let options = dsl::ListOptions { without, ..dsl::ListOptions::default() };
-        let listing = match imported.pool.dsl().list_sorted(None, &options) {
+        let listing = match imported.pool.dsl().list_sorted(None, &dsl::ListOptions::default()) {
             Ok(listing) => listing,
             Err(error) => {
                 tracing::warn!(pool, %error, "its volumes get no devices");
