@@ -48,7 +48,8 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{Dir, FileType, FlockOperation, Mode, OFlags};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
+use rustix::process::{Flock, FlockType, fcntl_getlk};
 
 use crate::types::{Vnode, VolumeId};
 
@@ -98,6 +99,12 @@ pub enum Damage {
     /// A path leads to something that is no regular file.
     #[error("{file} is no regular file")]
     NoFile {
+        /// Its path in the partition.
+        file: String,
+    },
+    /// It changed while it was read.
+    #[error("{file} changed meanwhile: a server uses the volume")]
+    Changed {
         /// Its path in the partition.
         file: String,
     },
@@ -170,15 +177,18 @@ fn folder_in(folder: impl AsFd, name: &str, path: &str) -> std::result::Result<O
     opened.map_err(|error| Damage::File { file: path.to_owned(), source: error.into() })
 }
 
-/// A regular file in a folder, and its length. It waits for nothing, whatever the name leads to.
+/// A regular file in a folder, and its length. Nothing else is opened: the open of a device may do
+/// something. It waits for nothing, even if the name leads elsewhere meanwhile.
 fn file_in(folder: impl AsFd, name: &str, path: &str) -> std::result::Result<(File, u64), Damage> {
     let failed = |error: rustix::io::Errno| Damage::File { file: path.to_owned(), source: error.into() };
+    let regular = |stat: rustix::fs::Stat| match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => Ok(stat),
+        _ => Err(Damage::NoFile { file: path.to_owned() }),
+    };
+    regular(rustix::fs::statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW).map_err(failed)?)?;
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = rustix::fs::openat(folder, name, flags, Mode::empty()).map_err(failed)?;
-    let stat = rustix::fs::fstat(&file).map_err(failed)?;
-    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-        return Err(Damage::NoFile { file: path.to_owned() });
-    }
+    let stat = regular(rustix::fs::fstat(&file).map_err(failed)?)?;
     Ok((file.into(), u64::try_from(stat.st_size).unwrap_or(0)))
 }
 
@@ -194,8 +204,8 @@ impl Partition {
         Ok(Self { root })
     }
 
-    /// Whether a program of OpenAFS has volumes of the partition locked right now. Servers without
-    /// such locks have [`Obstacle::InUse`] alone.
+    /// Whether a program of OpenAFS has volumes of the partition locked right now, for reading or
+    /// writing. Servers without such locks have [`Obstacle::InUse`] alone.
     ///
     /// # Errors
     /// The system's error.
@@ -206,12 +216,9 @@ impl Partition {
             Err(Damage::File { source, .. }) => return Err(source),
             Err(_) => return Err(io::ErrorKind::InvalidData.into()),
         };
-        // The lock is released with the file.
-        match rustix::fs::fcntl_lock(&file, FlockOperation::NonBlockingLockShared) {
-            Ok(()) => Ok(false),
-            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::ACCESS) => Ok(true),
-            Err(error) => Err(error.into()),
-        }
+        // Of the whole file. Volumes that only clients' reads need are locked for reading. This only
+        // asks: a lock of our own would stop a server.
+        Ok(fcntl_getlk(&file, &Flock::from(FlockType::WriteLock))?.is_some())
     }
 
     /// The numbers of the partition's volumes, in ascending order.

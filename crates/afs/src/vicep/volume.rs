@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
 use super::index::{Index, read_at, unreadable};
-use super::layout::{DiskVnode, HEAD_SIZE, Head, INFO_SIZE, Info};
+use super::layout::{DiskVnode, HEAD_SIZE, Head, INFO_SIZE, Info, VI_INFO};
 use super::{Damage, Error, FILES, Part, Partition, Result, file_in, folder_in, names};
 use crate::dir::{Directory, MAX_PAGES, PAGE_SIZE};
 use crate::dump::{Header, MAX_LENGTH, Span, VnodeRecord, Writer, dump_size, record_size};
@@ -23,8 +23,12 @@ const TARGET_MAX: u64 = 4095;
 pub struct Volume {
     /// What its server knew of it.
     pub info: Info,
+    /// The bytes of its information.
+    info_bytes: Vec<u8>,
     /// The folder of its group, and that folder's path in the partition.
     group: (OwnedFd, String),
+    /// The folder of the group's special files.
+    special: OwnedFd,
     small: Index,
     large: Index,
     /// The folder of the last vnode's data, and its names.
@@ -82,13 +86,26 @@ impl Volume {
         };
         let [info, small, large] = head.files();
         let ((file, _), name) = open(info, Part::Info)?;
-        let info = record(&file, &name, INFO_SIZE).and_then(|bytes| Info::decode(&bytes, head));
-        let info = info.map_err(|damage| damage.of(Part::Info))?;
+        let info_bytes = record(&file, &name, INFO_SIZE).map_err(|damage| damage.of(Part::Info))?;
+        let info = Info::decode(&info_bytes, head).map_err(|damage| damage.of(Part::Info))?;
         let (opened, name) = open(small, Part::SmallIndex)?;
         let small = Index::new(opened, name, false)?;
         let (opened, name) = open(large, Part::LargeIndex)?;
         let large = Index::new(opened, name, true)?;
-        Ok(Self { info, group: (group, path), small, large, last: RefCell::default() })
+        let (group, last) = ((group, path), RefCell::default());
+        Ok(Self { info, info_bytes, group, special, small, large, last })
+    }
+
+    /// Checks that the information is as it was when the volume was opened. A server that begins to
+    /// use the volume changes it (`inUse`).
+    fn check_info(&self) -> std::result::Result<(), Damage> {
+        let name = names::flipped(names::special(self.info.header.id, VI_INFO));
+        let path = format!("{}/special/{name}", self.group.1);
+        let (file, _) = file_in(&self.special, &name, &path)?;
+        match record(&file, &path, INFO_SIZE)? == self.info_bytes {
+            true => Ok(()),
+            false => Err(Damage::Changed { file: path }),
+        }
     }
 
     /// Calls `each` with the vnodes in the order of a dump, and with what is damaged.
@@ -196,6 +213,7 @@ impl Volume {
         writer.volume(&self.info.header)?;
         let mut piece = vec![0; PIECE];
         self.each(&mut |found| self.dump_vnode(found?, &mut piece, &mut writer))?;
+        self.check_info().map_err(|damage| damage.of(Part::Info))?;
         Ok(writer.end()?)
     }
 
