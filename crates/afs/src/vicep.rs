@@ -6,7 +6,8 @@
 //! a volume, which [`crate::volume::restore`] takes.
 //!
 //! A dump must be whole. So [`Volume::check`] looks at everything first, and reports each part that
-//! is missing or contradicts another. OpenAFS's salvager fixes such volumes; this module does not.
+//! is missing or contradicts another. The vnodes must be a tree, as a restore demands. OpenAFS's
+//! salvager fixes most such volumes ([`Damage::advice`]); this module does not.
 //!
 //! # On disk
 //! | path in the partition | content |
@@ -125,7 +126,7 @@ pub enum Damage {
         wanted: u32,
     },
     /// A big-endian host wrote it.
-    #[error("a host with the other order of bytes wrote it: use `vos dump` on such a server")]
+    #[error("a host with the other order of bytes wrote it")]
     ByteOrder,
     /// A field has a value that is not allowed there.
     #[error("{field} is {value}")]
@@ -134,6 +135,12 @@ pub enum Damage {
         field: &'static str,
         /// Its value.
         value: u64,
+    },
+    /// The vnodes of the volume are no tree.
+    #[error("{why}")]
+    Tree {
+        /// What is wrong with a vnode.
+        why: &'static str,
     },
     /// A directory or access list is damaged.
     #[error(transparent)]
@@ -155,6 +162,25 @@ pub struct Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Damage {
+    /// What the user can do. Only some damage is for OpenAFS's salvager: it deletes what a host with
+    /// the other order of bytes wrote.
+    pub fn advice(&self) -> &'static str {
+        match self {
+            Self::File { source, .. } if source.kind() != io::ErrorKind::NotFound => {
+                "check the disk and the permissions"
+            }
+            Self::NoFile { .. } => "OpenAFS makes no such file: find out what it is",
+            Self::Changed { .. } => "stop OpenAFS's servers first",
+            Self::ByteOrder => "use `vos dump` or `vos move` on a server of that kind",
+            Self::Tree { .. } => "run OpenAFS's salvager on it with -orphans attach",
+            Self::File { .. }
+            | Self::Length { .. }
+            | Self::Magic { .. }
+            | Self::Field { .. }
+            | Self::Format(_) => "run OpenAFS's salvager on it",
+        }
+    }
+
     fn of(self, part: Part) -> Error {
         Error { part, damage: self }
     }
@@ -190,6 +216,28 @@ fn file_in(folder: impl AsFd, name: &str, path: &str) -> std::result::Result<(Fi
     let file = rustix::fs::openat(folder, name, flags, Mode::empty()).map_err(failed)?;
     let stat = regular(rustix::fs::fstat(&file).map_err(failed)?)?;
     Ok((file.into(), u64::try_from(stat.st_size).unwrap_or(0)))
+}
+
+/// A folder that was opened. `None`: nothing, or something else, has its name.
+fn if_folder(opened: rustix::io::Result<OwnedFd>) -> io::Result<Option<OwnedFd>> {
+    use rustix::io::Errno;
+    match opened {
+        Ok(folder) => Ok(Some(folder)),
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Calls `each` with the folders in a folder.
+fn each_in(folder: &OwnedFd, each: &mut dyn FnMut(OwnedFd) -> io::Result<()>) -> io::Result<()> {
+    for entry in Dir::read_from(folder)? {
+        let entry = entry?;
+        if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
+            let opened = rustix::fs::openat(folder, entry.file_name(), folder_flags(), Mode::empty());
+            if_folder(opened)?.map_or(Ok(()), &mut *each)?;
+        }
+    }
+    Ok(())
 }
 
 impl Partition {
@@ -231,6 +279,29 @@ impl Partition {
             all.extend(names::volume_of(entry?.file_name().to_bytes()));
         }
         all.sort_unstable();
+        Ok(all)
+    }
+
+    /// The numbers of volumes that have their information, but no head, in ascending order. OpenAFS's
+    /// salvager makes the heads of such volumes anew.
+    ///
+    /// # Errors
+    /// A folder can't be read.
+    pub fn headless(&self) -> io::Result<Vec<VolumeId>> {
+        let (known, mut all) = (self.volumes()?, Vec::new());
+        each_in(&rustix::fs::openat(&self.root, FILES, folder_flags(), Mode::empty())?, &mut |one| {
+            each_in(&one, &mut |group| {
+                let special = rustix::fs::openat(group, "special", folder_flags(), Mode::empty());
+                let Some(special) = if_folder(special)? else { return Ok(()) };
+                for entry in Dir::read_from(special)? {
+                    let id = names::special_of(entry?.file_name().to_bytes(), layout::VI_INFO);
+                    all.extend(id.filter(|id| known.binary_search(id).is_err()));
+                }
+                Ok(())
+            })
+        })?;
+        all.sort_unstable();
+        all.dedup();
         Ok(all)
     }
 

@@ -340,6 +340,41 @@ fn changes_during_a_dump() {
     assert!(made.len() < whole.len());
 }
 
+/// Goal: volumes are found that have data, but no head.
+#[test]
+fn volumes_without_heads() {
+    let rig = Rig::new();
+    fs::write(rig.path("AFSIDat/README"), "a note").unwrap();
+    assert!(rig.partition().headless().unwrap().is_empty());
+    fs::remove_file(rig.path("V0536870917.vol")).unwrap();
+    fs::remove_file(rig.path("V0536870913.vol")).unwrap();
+    symlink("/", rig.path("AFSIDat/3/=")).unwrap();
+    assert_eq!(rig.partition().headless().unwrap(), [MADE, WORK]);
+}
+
+/// Goal: vnodes that are no tree are found before anything is sent.
+#[test]
+fn vnodes_that_are_no_tree() {
+    let first = |rig: &Rig| {
+        let index = fs::read(rig.special(SMALL)).unwrap();
+        index.chunks(64).skip(1).position(|record| record[0] & 7 != 0).unwrap() as u64 + 1
+    };
+    // The count of links, and the parent.
+    for (at, bytes) in [(2, [0xff, 0, 0, 0]), (32, [0x55, 0, 0, 0])] {
+        let rig = Rig::new();
+        let width = if at == 2 { 2 } else { 4 };
+        write(&rig.special(SMALL), first(&rig) * 64 + at, &bytes[..width]);
+        let found = rig.damaged();
+        let [Error { part: Part::Vnode(_), damage }] = &found[..] else { panic!("{found:?}") };
+        assert!(matches!(damage, Damage::Tree { .. }), "{damage:?}");
+        assert!(damage.advice().contains("-orphans attach"));
+    }
+    // One that a directory names is not in use.
+    let rig = Rig::new();
+    write(&rig.special(SMALL), first(&rig) * 64, &[0]);
+    assert!(matches!(rig.damaged()[..], [Error { damage: Damage::Tree { .. }, .. }]));
+}
+
 /// Where the holder of a lock finds its file.
 const HOLD: &str = "VICEP_TEST_HOLD";
 
