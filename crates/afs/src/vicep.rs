@@ -5,9 +5,9 @@
 //! special files ("namei"). This module reads them while no server uses them. It makes the dump of
 //! a volume, which [`crate::volume::restore`] takes.
 //!
-//! A dump must be whole. So [`Volume::check`] looks at everything first, and reports each part that
-//! is missing or contradicts another. The vnodes must be a tree, as a restore demands. OpenAFS's
-//! salvager fixes most such volumes ([`Damage::advice`]); this module does not.
+//! A dump must be whole. So [`Volume::check`] looks at everything first, and reports each part
+//! that is missing or contradicts another. The vnodes must be a tree, as a restore demands.
+//! OpenAFS's salvager fixes most such volumes ([`Damage::advice`]); this module does not.
 //!
 //! # On disk
 //! | path in the partition | content |
@@ -162,8 +162,8 @@ pub struct Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Damage {
-    /// What the user can do. Only some damage is for OpenAFS's salvager: it deletes what a host with
-    /// the other order of bytes wrote.
+    /// What the user can do. Only some damage is for OpenAFS's salvager: it deletes what a host
+    /// with the other order of bytes wrote.
     pub fn advice(&self) -> &'static str {
         match self {
             Self::File { source, .. } if source.kind() != io::ErrorKind::NotFound => {
@@ -203,8 +203,8 @@ fn folder_in(folder: impl AsFd, name: &str, path: &str) -> std::result::Result<O
     opened.map_err(|error| Damage::File { file: path.to_owned(), source: error.into() })
 }
 
-/// A regular file in a folder, and its length. Nothing else is opened: the open of a device may do
-/// something. It waits for nothing, even if the name leads elsewhere meanwhile.
+/// A regular file in a folder, and its length. Nothing else is opened: the open of a device may
+/// do something. It waits for nothing, even if the name leads elsewhere meanwhile.
 fn file_in(folder: impl AsFd, name: &str, path: &str) -> std::result::Result<(File, u64), Damage> {
     let failed = |error: rustix::io::Errno| Damage::File { file: path.to_owned(), source: error.into() };
     let regular = |stat: rustix::fs::Stat| match FileType::from_raw_mode(stat.st_mode) {
@@ -264,8 +264,8 @@ impl Partition {
             Err(Damage::File { source, .. }) => return Err(source),
             Err(_) => return Err(io::ErrorKind::InvalidData.into()),
         };
-        // Of the whole file. Volumes that only clients' reads need are locked for reading. This only
-        // asks: a lock of our own would stop a server.
+        // Of the whole file. Volumes that only clients' reads need are locked for reading. This
+        // only asks: a lock of our own would stop a server.
         Ok(fcntl_getlk(&file, &Flock::from(FlockType::WriteLock))?.is_some())
     }
 
@@ -282,8 +282,8 @@ impl Partition {
         Ok(all)
     }
 
-    /// The numbers of volumes that have their information, but no head, in ascending order. OpenAFS's
-    /// salvager makes the heads of such volumes anew.
+    /// The numbers of volumes that have their information, but no head, in ascending order.
+    /// OpenAFS's salvager makes the heads of such volumes anew.
     ///
     /// # Errors
     /// A folder can't be read.

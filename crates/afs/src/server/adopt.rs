@@ -1,12 +1,13 @@
 //! Volumes that come from another server's partition as dumps, with all that they were there.
 //!
 //! # Theory
-//! `vos restore` makes a new copy of a volume: it has dates and counts of its own. A volume that is
-//! adopted goes on as the same one. So its header is that of the dump, with what dumps don't have
-//! ([`Beside`]). Only what the server counts itself is counted anew.
+//! `vos restore` makes a new copy of a volume: it has dates and counts of its own. A volume that
+//! is adopted goes on as the same one. So its header is that of the dump, with what dumps don't
+//! have ([`Beside`]). Only what the server counts itself is counted anew.
 //!
 //! # Crash
-//! The volume is marked until it is whole and on disk. A server that starts destroys a marked one.
+//! The volume is marked until it is whole and on disk. A server that starts destroys a marked
+//! one.
 //! A partition that is forced out ends the transaction, and so the adoption: what there is stays
 //! marked.
 
@@ -56,8 +57,8 @@ impl Core {
     ///
     /// * [`Error::Taken`]: the server has a volume of this number.
     /// * [`Error::Busy`]: a call of an administrator's program has the number.
-    /// * [`Error::Ended`]: the partition is not served, or not any more. What there is of the volume
-    ///   is destroyed by the next start of the partition, unless it had become whole.
+    /// * [`Error::Ended`]: the partition is not served, or not any more. Its next start destroys
+    ///   what there is of the volume, unless that had become whole.
     /// * [`Error::Format`]: the dump is damaged, of another volume, or no full one.
     /// * [`Error::Pool`], [`Error::Files`]: the pool is full, or fails.
     pub fn adopt(&self, partition: &Arc<Partition>, beside: Beside, from: impl Read) -> Result<()> {

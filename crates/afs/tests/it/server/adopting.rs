@@ -48,8 +48,9 @@ fn adopt(rig: &Rig, from: impl Read) -> Result<(), Error> {
     core.adopt(&partition, Beside { id: volume(), backup: VolumeId(0), copy_date: Date(1) }, from)
 }
 
-/// Goal: nothing of an adoption goes online if its partition is forced out before the end, whether
-/// bytes are still to come or not. The next start has no trace of it, and the volume can be adopted.
+/// Goal: nothing of an adoption goes online if its partition is forced out before the end,
+/// whether bytes are still to come or not. The next start has no trace of it, and then the volume
+/// can be adopted.
 #[test]
 fn a_partition_ends_during_an_adoption() {
     for left in [0, 1] {

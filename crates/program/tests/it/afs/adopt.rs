@@ -126,8 +126,9 @@ fn refusals_are_named() {
     assert_eq!(stand.daemon.ran("afs adopt /vicepa").status.code(), Some(2));
 }
 
-/// Goal: a copy that is older than the partition's volume is not taken for it, a volume that is being
-/// made is said to be, and data without a head are named. Names can't reach the terminal as they are.
+/// Goal: a copy that is older than the partition's volume is not taken for it, a volume that is
+/// being made is said to be, and data without a head are named. No name reaches the terminal as it
+/// is.
 #[test]
 fn what_is_there_is_looked_at() {
     let stand = Stand::with_vicepa();
