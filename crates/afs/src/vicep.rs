@@ -5,8 +5,9 @@
 //! special files ("namei"). This module reads them while no server uses them. It makes the dump of
 //! a volume, which [`crate::volume::restore`] takes.
 //!
-//! A dump must be whole. So [`Volume::check`] looks at everything first, and reports each part that
-//! is missing or contradicts another. OpenAFS's salvager fixes such volumes; this module does not.
+//! A dump must be whole. So [`Volume::check`] looks at everything first, and reports each part
+//! that is missing or contradicts another. The vnodes must be a tree, as a restore demands.
+//! OpenAFS's salvager fixes most such volumes ([`Damage::advice`]); this module does not.
 //!
 //! # On disk
 //! | path in the partition | content |
@@ -48,7 +49,8 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{Dir, FileType, FlockOperation, Mode, OFlags};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
+use rustix::process::{Flock, FlockType, fcntl_getlk};
 
 use crate::types::{Vnode, VolumeId};
 
@@ -101,6 +103,12 @@ pub enum Damage {
         /// Its path in the partition.
         file: String,
     },
+    /// It changed while it was read.
+    #[error("{file} changed meanwhile: a server uses the volume")]
+    Changed {
+        /// Its path in the partition.
+        file: String,
+    },
     /// It is shorter or longer than it should be.
     #[error("it has {found} bytes, not {wanted}")]
     Length {
@@ -118,7 +126,7 @@ pub enum Damage {
         wanted: u32,
     },
     /// A big-endian host wrote it.
-    #[error("a host with the other order of bytes wrote it: use `vos dump` on such a server")]
+    #[error("a host with the other order of bytes wrote it")]
     ByteOrder,
     /// A field has a value that is not allowed there.
     #[error("{field} is {value}")]
@@ -127,6 +135,12 @@ pub enum Damage {
         field: &'static str,
         /// Its value.
         value: u64,
+    },
+    /// The vnodes of the volume are no tree.
+    #[error("{why}")]
+    Tree {
+        /// What is wrong with a vnode.
+        why: &'static str,
     },
     /// A directory or access list is damaged.
     #[error(transparent)]
@@ -148,6 +162,25 @@ pub struct Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Damage {
+    /// What the user can do. Only some damage is for OpenAFS's salvager: it deletes what a host
+    /// with the other order of bytes wrote.
+    pub fn advice(&self) -> &'static str {
+        match self {
+            Self::File { source, .. } if source.kind() != io::ErrorKind::NotFound => {
+                "check the disk and the permissions"
+            }
+            Self::NoFile { .. } => "OpenAFS makes no such file: find out what it is",
+            Self::Changed { .. } => "stop OpenAFS's servers first",
+            Self::ByteOrder => "use `vos dump` or `vos move` on a server of that kind",
+            Self::Tree { .. } => "run OpenAFS's salvager on it with -orphans attach",
+            Self::File { .. }
+            | Self::Length { .. }
+            | Self::Magic { .. }
+            | Self::Field { .. }
+            | Self::Format(_) => "run OpenAFS's salvager on it",
+        }
+    }
+
     fn of(self, part: Part) -> Error {
         Error { part, damage: self }
     }
@@ -170,16 +203,41 @@ fn folder_in(folder: impl AsFd, name: &str, path: &str) -> std::result::Result<O
     opened.map_err(|error| Damage::File { file: path.to_owned(), source: error.into() })
 }
 
-/// A regular file in a folder, and its length. It waits for nothing, whatever the name leads to.
+/// A regular file in a folder, and its length. Nothing else is opened: the open of a device may
+/// do something. It waits for nothing, even if the name leads elsewhere meanwhile.
 fn file_in(folder: impl AsFd, name: &str, path: &str) -> std::result::Result<(File, u64), Damage> {
     let failed = |error: rustix::io::Errno| Damage::File { file: path.to_owned(), source: error.into() };
+    let regular = |stat: rustix::fs::Stat| match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => Ok(stat),
+        _ => Err(Damage::NoFile { file: path.to_owned() }),
+    };
+    regular(rustix::fs::statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW).map_err(failed)?)?;
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = rustix::fs::openat(folder, name, flags, Mode::empty()).map_err(failed)?;
-    let stat = rustix::fs::fstat(&file).map_err(failed)?;
-    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-        return Err(Damage::NoFile { file: path.to_owned() });
-    }
+    let stat = regular(rustix::fs::fstat(&file).map_err(failed)?)?;
     Ok((file.into(), u64::try_from(stat.st_size).unwrap_or(0)))
+}
+
+/// A folder that was opened. `None`: nothing, or something else, has its name.
+fn if_folder(opened: rustix::io::Result<OwnedFd>) -> io::Result<Option<OwnedFd>> {
+    use rustix::io::Errno;
+    match opened {
+        Ok(folder) => Ok(Some(folder)),
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Calls `each` with the folders in a folder.
+fn each_in(folder: &OwnedFd, each: &mut dyn FnMut(OwnedFd) -> io::Result<()>) -> io::Result<()> {
+    for entry in Dir::read_from(folder)? {
+        let entry = entry?;
+        if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
+            let opened = rustix::fs::openat(folder, entry.file_name(), folder_flags(), Mode::empty());
+            if_folder(opened)?.map_or(Ok(()), &mut *each)?;
+        }
+    }
+    Ok(())
 }
 
 impl Partition {
@@ -194,8 +252,8 @@ impl Partition {
         Ok(Self { root })
     }
 
-    /// Whether a program of OpenAFS has volumes of the partition locked right now. Servers without
-    /// such locks have [`Obstacle::InUse`] alone.
+    /// Whether a program of OpenAFS has volumes of the partition locked right now, for reading or
+    /// writing. Servers without such locks have [`Obstacle::InUse`] alone.
     ///
     /// # Errors
     /// The system's error.
@@ -206,12 +264,9 @@ impl Partition {
             Err(Damage::File { source, .. }) => return Err(source),
             Err(_) => return Err(io::ErrorKind::InvalidData.into()),
         };
-        // The lock is released with the file.
-        match rustix::fs::fcntl_lock(&file, FlockOperation::NonBlockingLockShared) {
-            Ok(()) => Ok(false),
-            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::ACCESS) => Ok(true),
-            Err(error) => Err(error.into()),
-        }
+        // Of the whole file. Volumes that only clients' reads need are locked for reading. This
+        // only asks: a lock of our own would stop a server.
+        Ok(fcntl_getlk(&file, &Flock::from(FlockType::WriteLock))?.is_some())
     }
 
     /// The numbers of the partition's volumes, in ascending order.
@@ -224,6 +279,29 @@ impl Partition {
             all.extend(names::volume_of(entry?.file_name().to_bytes()));
         }
         all.sort_unstable();
+        Ok(all)
+    }
+
+    /// The numbers of volumes that have their information, but no head, in ascending order.
+    /// OpenAFS's salvager makes the heads of such volumes anew.
+    ///
+    /// # Errors
+    /// A folder can't be read.
+    pub fn headless(&self) -> io::Result<Vec<VolumeId>> {
+        let (known, mut all) = (self.volumes()?, Vec::new());
+        each_in(&rustix::fs::openat(&self.root, FILES, folder_flags(), Mode::empty())?, &mut |one| {
+            each_in(&one, &mut |group| {
+                let special = rustix::fs::openat(group, "special", folder_flags(), Mode::empty());
+                let Some(special) = if_folder(special)? else { return Ok(()) };
+                for entry in Dir::read_from(special)? {
+                    let id = names::special_of(entry?.file_name().to_bytes(), layout::VI_INFO);
+                    all.extend(id.filter(|id| known.binary_search(id).is_err()));
+                }
+                Ok(())
+            })
+        })?;
+        all.sort_unstable();
+        all.dedup();
         Ok(all)
     }
 

@@ -24,7 +24,7 @@
 mod dump;
 mod readable;
 mod restore;
-mod tree;
+pub(crate) mod tree;
 
 pub use dump::{DumpScope, dump, dump_size};
 pub(crate) use dump::{Walk, dump_from};

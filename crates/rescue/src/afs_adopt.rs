@@ -6,11 +6,14 @@
 //! to the daemon. The daemon makes the volume of it, or nothing at all. So an interrupted run
 //! leaves whole volumes, and the next run takes the others.
 //!
-//! A volume that is damaged is not taken: OpenAFS's salvager knows how to fix it.
+//! A volume that is damaged is not taken: OpenAFS's salvager knows how to fix most damage. The run
+//! ends when a program of OpenAFS locks a volume meanwhile.
 
+use std::collections::BTreeSet;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
+use afs::dump::VolumeHeader;
 use afs::types::{VolumeId, VolumeType};
 use afs::vicep::{DumpError, Partition, Survey, Volume};
 use api::files::Denied;
@@ -66,12 +69,23 @@ pub fn run(io: &mut Io, args: &Args) -> Result<bool, Error> {
         dry_run: args.dry_run,
         wanted: wanted.iter().map(|name| (name.as_str(), false)).collect(),
         counts: Counts::default(),
+        is_stopped: false,
     };
     if args.dry_run {
         writeln!(adoption.io.out, "ID\tNAME\tTYPE\tRW_ID\tVNODES\tBYTES\tSTATE");
     }
     for id in ids {
         adoption.volume(&partition, id)?;
+        if adoption.is_stopped {
+            return Ok(adoption.end());
+        }
+    }
+    for id in partition.headless().map_err(unread)? {
+        if adoption.wants(id, None) {
+            let (file, advice) =
+                ("it has files, but no .vol file", "run OpenAFS's salvager on the partition");
+            adoption.refuse(&format!("volume {id}: not adopted: {file}: {advice}"));
+        }
     }
     Ok(adoption.end())
 }
@@ -99,6 +113,8 @@ struct Adoption<'a> {
     wanted: Vec<(&'a str, bool)>,
     counts: Counts,
     progress: Progress,
+    /// A server of OpenAFS has started, so no more volumes are taken.
+    is_stopped: bool,
 }
 
 impl Adoption<'_> {
@@ -130,8 +146,8 @@ impl Adoption<'_> {
             Ok(volume) => volume,
             Err(error) => {
                 if self.wants(id, None) {
-                    let advice = "not adopted: run OpenAFS's salvager on it";
-                    self.refuse(&format!("volume {id}: {}: {advice}", Chain(&error)));
+                    let advice = error.damage.advice();
+                    self.refuse(&format!("volume {id}: not adopted: {}: {advice}", Chain(&error)));
                 }
                 return Ok(());
             }
@@ -141,17 +157,14 @@ impl Adoption<'_> {
             return Ok(());
         }
         let name = format!("volume {id} ({})", shown(&header.name));
-        self.progress.file(&header.name);
+        self.progress.file(shown(&header.name).as_bytes());
         if let Some(present) = self.present(id)? {
-            let is_it = present.partition == self.target.name
-                && present.name.as_bytes() == header.name
-                && present.kind == kind(header.kind);
-            if is_it {
-                self.counts.present += 1;
-                self.list(&volume, Survey::default(), "present");
-            } else {
-                let AfsVolume { name: other, partition, .. } = present;
-                self.refuse(&format!("{name}: not adopted: {partition} has this number for {other} already"));
+            match self.conflict(&present, header) {
+                None => {
+                    self.counts.present += 1;
+                    self.list(&volume, Survey::default(), "present");
+                }
+                Some(why) => self.refuse(&format!("{name}: not adopted: {why}")),
             }
             return Ok(());
         }
@@ -164,7 +177,7 @@ impl Adoption<'_> {
             return Ok(());
         }
         self.list(&volume, survey, "adoptable");
-        if self.dry_run || self.send(&volume, &name)? {
+        if self.dry_run || self.send(partition, &volume, &name)? {
             self.counts.taken += 1;
             self.counts.bytes += survey.bytes;
             self.progress.bytes(survey.bytes);
@@ -192,12 +205,42 @@ impl Adoption<'_> {
         Ok(found.into_iter().next())
     }
 
+    /// Why a volume of the server with the number of one of the partition is not that one.
+    fn conflict(&self, present: &AfsVolume, header: &VolumeHeader) -> Option<String> {
+        let AfsVolume { name, partition, state, updated, .. } = present;
+        if name.is_empty() {
+            let why = match state.as_str() {
+                "transaction" => "it is in a transaction",
+                "damaged" => "it is damaged: the daemon's log says why",
+                "offline" => "a restore has it",
+                _ => "its header can't be read now",
+            };
+            return Some(format!("{partition} has a volume of this number already, and {why}"));
+        }
+        let is_it = *partition == self.target.name
+            && *name == String::from_utf8_lossy(&header.name)
+            && present.kind == kind(header.kind);
+        if !is_it {
+            return Some(format!("{partition} has this number for {} already", shown(name.as_bytes())));
+        }
+        let date = |seconds| Clock::system().ctime(seconds);
+        let newer = u64::from(header.update_date.0);
+        (*updated < newer).then(|| {
+            let (ours, theirs) = (date(*updated), date(newer));
+            format!(
+                "the server has an older copy, of {ours}, and this one is of {theirs}: remove that first \
+                 (`vos remove`), or adopt the others by name"
+            )
+        })
+    }
+
     /// Checks all parts of a volume, and reports those that are damaged.
     fn check(&mut self, volume: &Volume, name: &str) -> Survey {
-        let mut listed = 0;
+        let (mut listed, mut advice) = (0, BTreeSet::new());
         let (io, progress) = (&mut *self.io, &self.progress);
         let survey = volume.check(&mut |error| {
             listed += 1;
+            advice.insert(error.damage.advice());
             if listed <= MOST {
                 progress.suspend(|| writeln!(io.err, "poolhouse afs adopt: {name}: {}", Chain(&error)));
             }
@@ -206,15 +249,15 @@ impl Adoption<'_> {
             let damaged = survey.damaged;
             let more = damaged.saturating_sub(MOST);
             let unlisted = if more > 0 { format!(", {more} of them not listed") } else { String::new() };
-            self.refuse(&format!(
-                "{name}: not adopted: {damaged} parts are damaged{unlisted}: run OpenAFS's salvager on it"
-            ));
+            let advice = Vec::from_iter(advice).join("; ");
+            let parts = if damaged == 1 { "1 part is" } else { &format!("{damaged} parts are") };
+            self.refuse(&format!("{name}: not adopted: {parts} damaged{unlisted}: {advice}"));
         }
         survey
     }
 
     /// Sends the dump of a volume to the daemon. Returns whether the daemon made the volume.
-    fn send(&mut self, volume: &Volume, name: &str) -> Result<bool, Error> {
+    fn send(&mut self, partition: &Partition, volume: &Volume, name: &str) -> Result<bool, Error> {
         let info = &volume.info;
         let request = AfsAdopt {
             dataset: self.target.dataset.clone(),
@@ -222,20 +265,40 @@ impl Adoption<'_> {
             backup: info.backup.0,
             copied: info.copy_date.0,
         };
-        let mut damage = None;
+        let (mut damage, mut is_stopped) = (None, false);
         let adopted = (self.io.adopt)(&request, &mut |to| {
             let to = BufWriter::with_capacity(BUFFER, to);
             match volume.dump(to) {
-                Ok(mut to) => to.flush(),
+                // The end of the dump is still in the buffer.
+                Ok(mut to) => match partition.is_locked() {
+                    Ok(false) => to.flush(),
+                    locked => {
+                        is_stopped = true;
+                        drop(to.into_parts());
+                        locked.and_then(|_| Err(std::io::Error::other("a server has started")))
+                    }
+                },
                 Err(DumpError::Dump(afs::Error::Write { source, .. })) => Err(source),
                 Err(error) => {
-                    damage = Some(Chain(&error).to_string());
-                    Err(std::io::Error::other("the volume changed"))
+                    damage = Some(match &error {
+                        DumpError::Volume(changed) => {
+                            let advice = changed.damage.advice();
+                            format!("it changed meanwhile: {}: {advice}", Chain(&error))
+                        }
+                        DumpError::Dump(_) => format!("it can't be sent: {}", Chain(&error)),
+                    });
+                    Err(std::io::Error::other("the dump has no end"))
                 }
             }
         });
+        self.is_stopped = is_stopped;
         match (adopted, damage) {
-            (_, Some(why)) => self.refuse(&format!("{name}: not adopted: it changed meanwhile: {why}")),
+            _ if is_stopped => self.refuse(&format!(
+                "{name}: not adopted, and no other is: {} is in use by OpenAFS's servers meanwhile, or its \
+                 locks can't be read: stop them first (`bos shutdown`)",
+                self.from
+            )),
+            (_, Some(why)) => self.refuse(&format!("{name}: not adopted: {why}")),
             (Ok(()), None) => return Ok(true),
             (Err(Denied::Api(error)), None) => {
                 let why = words::reason(&error.reason, &Clock::system());
@@ -249,8 +312,8 @@ impl Adoption<'_> {
     /// Says what there is, and what to do next.
     fn end(mut self) -> bool {
         self.progress.finish();
-        let lacking: Vec<&str> =
-            self.wanted.iter().filter(|(_, is_found)| !is_found).map(|(word, _)| *word).collect();
+        let is_lacking = |(_, is_found): &&(&str, bool)| !is_found && !self.is_stopped;
+        let lacking: Vec<&str> = self.wanted.iter().filter(is_lacking).map(|(word, _)| *word).collect();
         for word in lacking {
             self.refuse(&format!(
                 "{word}: {} has no such volume, or its name can't be read: give its number",

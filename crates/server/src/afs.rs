@@ -98,6 +98,7 @@ fn of_afs(about: &str, error: &afs::server::Error) -> Error {
         | Failure::Malformed
         | Failure::Header { .. }
         | Failure::Exists { .. }
+        | Failure::Ended { .. }
         | Failure::Rx(_)
         | Failure::Config { .. } => Reason::Afs { what: api::chain(error) },
     };

@@ -30,6 +30,12 @@ pub enum Error {
         /// The partition.
         partition: PartitionId,
     },
+    /// The partition is not served any more.
+    #[error("{partition} is not served any more; 'poolhouse afs enable' serves it again")]
+    Ended {
+        /// The partition.
+        partition: PartitionId,
+    },
     /// The server has a volume of this number.
     #[error("volume {volume} exists already (VVOLEXISTS); 'poolhouse afs volumes {volume}' shows it")]
     Taken {

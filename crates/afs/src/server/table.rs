@@ -331,6 +331,18 @@ impl Table {
         }
     }
 
+    /// Removes a volume in use, and no other one of its number.
+    pub fn remove_this(&self, volume: &Arc<Volume>) {
+        let mut part = self.part(volume.id).lock();
+        let is_it = part.used.get(&volume.id).is_some_and(|known| Arc::ptr_eq(known, volume));
+        let removed = if is_it { part.used.remove(&volume.id) } else { None };
+        // Its end takes other locks.
+        drop(part);
+        if removed.is_some() {
+            self.count_of(volume.partition.id).fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+
     /// Removes the unused volumes of a partition. From now on, none of it rests.
     pub fn close(&self, partition: &Partition) {
         let is_it = |known: &mut Arc<Partition>| std::ptr::eq(Arc::as_ptr(known), partition);

@@ -33,7 +33,7 @@ const LARGE_VNODE: u32 = 0xad87_65fe;
 const VERSION: u32 = 1;
 
 /// The types of special files (`VI_VOLINFO` and so on).
-const VI_INFO: u32 = 1;
+pub(super) const VI_INFO: u32 = 1;
 const VI_SMALL: u32 = 2;
 const VI_LARGE: u32 = 3;
 

@@ -28,6 +28,22 @@ pub fn flipped(mut number: u64) -> String {
     }
 }
 
+/// The number of a name.
+fn number_of(name: &[u8]) -> Option<u64> {
+    let digit = |byte: &u8| DIGITS.iter().position(|digit| digit == byte);
+    let number = name.iter().rev().try_fold(0_u64, |number, byte| {
+        number.checked_mul(64).and_then(|number| Some(number | digit(byte)? as u64))
+    })?;
+    (flipped(number).as_bytes() == name).then_some(number)
+}
+
+/// The volume whose special file of a type has this name.
+pub(super) fn special_of(name: &[u8], kind: u32) -> Option<VolumeId> {
+    let number = number_of(name)?;
+    let id = VolumeId((number >> UNIQUE_SHIFT) as u32);
+    (id.0 != 0 && number == special(id, kind)).then_some(id)
+}
+
 /// The volume whose head has this name: `VNNNNNNNNNN.vol`.
 pub(super) fn volume_of(name: &[u8]) -> Option<VolumeId> {
     let name = std::str::from_utf8(name).ok()?.strip_prefix('V')?;

@@ -12,6 +12,10 @@ fn names_of_numbers() {
     assert_eq!([flipped(0), flipped(63), flipped(64)], ["+", "z", "+="]);
     assert_eq!(names::group(VolumeId(536_870_917)), ["3", "3+++U"]);
     assert_eq!(flipped(names::special(VolumeId(536_870_917), 1)), "zzzz5I++++0");
+    assert_eq!(names::special_of(b"zzzz5I++++0", 1), Some(VolumeId(536_870_917)));
+    for wrong in [&b"zzzz5I++++0+"[..], b"zzzz9I++++0", b"README", b"zzzzzzzzzzzzzzzz", b""] {
+        assert_eq!(names::special_of(wrong, 1), None, "{wrong:?}");
+    }
     assert_eq!(names::folders(Vnode(1 << 14 | 3 << 9 | 7)), [1, 0x23]);
 }
 

@@ -7,11 +7,14 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
 use super::index::{Index, read_at, unreadable};
-use super::layout::{DiskVnode, HEAD_SIZE, Head, INFO_SIZE, Info};
+use super::layout::{DiskVnode, HEAD_SIZE, Head, INFO_SIZE, Info, VI_INFO};
 use super::{Damage, Error, FILES, Part, Partition, Result, file_in, folder_in, names};
 use crate::dir::{Directory, MAX_PAGES, PAGE_SIZE};
 use crate::dump::{Header, MAX_LENGTH, Span, VnodeRecord, Writer, dump_size, record_size};
 use crate::types::{Date, Vnode, VnodeType, VolumeId};
+use crate::volume::blocks;
+use crate::volume::tree::{Known, Tree};
+use crate::{Place, Record};
 
 /// Bytes of data that are read at once.
 const PIECE: usize = 1 << 20;
@@ -23,8 +26,12 @@ const TARGET_MAX: u64 = 4095;
 pub struct Volume {
     /// What its server knew of it.
     pub info: Info,
+    /// The bytes of its information.
+    info_bytes: Vec<u8>,
     /// The folder of its group, and that folder's path in the partition.
     group: (OwnedFd, String),
+    /// The folder of the group's special files.
+    special: OwnedFd,
     small: Index,
     large: Index,
     /// The folder of the last vnode's data, and its names.
@@ -82,13 +89,26 @@ impl Volume {
         };
         let [info, small, large] = head.files();
         let ((file, _), name) = open(info, Part::Info)?;
-        let info = record(&file, &name, INFO_SIZE).and_then(|bytes| Info::decode(&bytes, head));
-        let info = info.map_err(|damage| damage.of(Part::Info))?;
+        let info_bytes = record(&file, &name, INFO_SIZE).map_err(|damage| damage.of(Part::Info))?;
+        let info = Info::decode(&info_bytes, head).map_err(|damage| damage.of(Part::Info))?;
         let (opened, name) = open(small, Part::SmallIndex)?;
         let small = Index::new(opened, name, false)?;
         let (opened, name) = open(large, Part::LargeIndex)?;
         let large = Index::new(opened, name, true)?;
-        Ok(Self { info, group: (group, path), small, large, last: RefCell::default() })
+        let (group, last) = ((group, path), RefCell::default());
+        Ok(Self { info, info_bytes, group, special, small, large, last })
+    }
+
+    /// Checks that the information is as it was when the volume was opened. A server that begins to
+    /// use the volume changes it (`inUse`).
+    fn check_info(&self) -> std::result::Result<(), Damage> {
+        let name = names::flipped(names::special(self.info.header.id, VI_INFO));
+        let path = format!("{}/special/{name}", self.group.1);
+        let (file, _) = file_in(&self.special, &name, &path)?;
+        match record(&file, &path, INFO_SIZE)? == self.info_bytes {
+            true => Ok(()),
+            false => Err(Damage::Changed { file: path }),
+        }
     }
 
     /// Calls `each` with the vnodes in the order of a dump, and with what is damaged.
@@ -138,14 +158,21 @@ impl Volume {
         }
     }
 
-    /// Checks a vnode: that its data are there, and that a directory is one.
-    fn check_vnode(&self, vnode: &DiskVnode) -> std::result::Result<(), Damage> {
+    /// Checks a vnode: that its data are there, and that a directory is one. Adds it to the tree.
+    fn check_vnode(&self, vnode: &DiskVnode, tree: &mut Tree) -> std::result::Result<(), Damage> {
         let file = self.data(vnode)?;
+        let DiskVnode { vnode: number, unique, ref attributes, length, .. } = *vnode;
+        let (kind, links, at) = (Some(attributes.kind), attributes.link_count, 0);
+        let known = Known { unique, kind, parent: attributes.parent, links, at, is_new: true };
+        tree.insert(number, known, blocks(length))?;
         if vnode.attributes.kind == VnodeType::Directory {
             let mut blob = vec![0; usize::try_from(vnode.length).expect("checked with the file")];
             let read =
                 read_at(&file, &mut blob, 0).map_err(|source| unreadable(&self.path(vnode), source))?;
-            Directory::new(&blob[..read])?;
+            let directory = Directory::new(&blob[..read])?;
+            for entry in directory.entries().filter(|entry| !matches!(entry.name, b"." | b"..")) {
+                tree.name(number, entry.vnode, entry.unique, at)?;
+            }
         }
         Ok(())
     }
@@ -158,13 +185,17 @@ impl Volume {
     }
 
     /// Looks at all vnodes, and calls `note` with each part that is missing or damaged. The data of
-    /// files are not read, but the directories are.
+    /// files are not read, but the directories are. If nothing else is damaged, the first vnode is
+    /// noted that is not where it should be in the tree.
     pub fn check(&self, note: &mut dyn FnMut(Error)) -> Survey {
-        let mut survey = Survey::default();
+        let (mut survey, mut tree) = (Survey::default(), Tree::default());
         let mut each = |found: Result<DiskVnode>| {
             let checked = found.and_then(|vnode| {
                 let part = Part::Vnode(vnode.vnode);
-                self.check_vnode(&vnode).map_err(|damage| damage.of(part))?;
+                self.check_vnode(&vnode, &mut tree).map_err(|damage| match damage {
+                    Damage::Format(error @ crate::Error::Shape { .. }) => of_tree(error),
+                    damage => damage.of(part),
+                })?;
                 Ok(record_of(vnode))
             });
             match checked {
@@ -180,6 +211,12 @@ impl Volume {
             Ok::<_, std::convert::Infallible>(())
         };
         let Ok(()) = self.each(&mut each);
+        if survey.damaged == 0
+            && let Err(error) = tree.check(0)
+        {
+            survey.damaged = 1;
+            note(of_tree(error));
+        }
         let heads = dump_size(&self.dump_header(), &self.info.header, []);
         survey.bytes = survey.bytes.saturating_add(heads);
         survey
@@ -196,6 +233,7 @@ impl Volume {
         writer.volume(&self.info.header)?;
         let mut piece = vec![0; PIECE];
         self.each(&mut |found| self.dump_vnode(found?, &mut piece, &mut writer))?;
+        self.check_info().map_err(|damage| damage.of(Part::Info))?;
         Ok(writer.end()?)
     }
 
@@ -221,6 +259,16 @@ impl Volume {
             }
         }
         Ok(())
+    }
+}
+
+/// What the check of the tree says, without places of a dump.
+fn of_tree(error: crate::Error) -> Error {
+    match error {
+        crate::Error::Shape { place: Place { record: Record::Vnode(vnode), .. }, why } => {
+            Damage::Tree { why }.of(Part::Vnode(vnode))
+        }
+        error => Damage::Format(error).of(Part::LargeIndex),
     }
 }
 

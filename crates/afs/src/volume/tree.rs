@@ -1,4 +1,4 @@
-//! The vnodes of a volume that is being restored, and the check that they are a tree.
+//! The vnodes of a volume that is being restored or adopted, and the check that they are a tree.
 //!
 //! # Theory
 //! A dump has vnodes in any order, so nothing can be checked before its end. Until then this module
@@ -28,16 +28,16 @@ const BATCH: usize = 1024;
 
 /// What is known of a vnode of the dump.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Known {
-    pub(super) unique: Unique,
+pub(crate) struct Known {
+    pub(crate) unique: Unique,
     /// `None`: the dump only names it, and the walk has not seen it yet.
-    pub(super) kind: Option<VnodeType>,
-    pub(super) parent: Vnode,
-    pub(super) links: u16,
+    pub(crate) kind: Option<VnodeType>,
+    pub(crate) parent: Vnode,
+    pub(crate) links: u16,
     /// The byte of the dump where its record begins.
-    pub(super) at: u64,
+    pub(crate) at: u64,
     /// The volume had no vnode with this number and unique.
-    pub(super) is_new: bool,
+    pub(crate) is_new: bool,
 }
 
 /// What directories say of a vnode.
@@ -60,7 +60,7 @@ pub(super) struct Sums {
 
 /// The vnodes of the dump, and the names in their directories.
 #[derive(Debug, Default)]
-pub(super) struct Tree {
+pub(crate) struct Tree {
     known: HashMap<Vnode, Known>,
     named: HashMap<Vnode, Named>,
     /// Directories with entries whose types may be wrong.
@@ -70,7 +70,7 @@ pub(super) struct Tree {
 
 impl Tree {
     /// Adds a vnode that is whole in the dump, with its space in KiB.
-    pub(super) fn insert(&mut self, vnode: Vnode, known: Known, blocks: u64) -> Result<()> {
+    pub(crate) fn insert(&mut self, vnode: Vnode, known: Known, blocks: u64) -> Result<()> {
         let place = Place { record: Record::Vnode(vnode), at: known.at };
         if self.known.len() == MOST_VNODES {
             return Err(Error::TooLong { place, field: "the list of vnodes", max: MOST_VNODES });
@@ -91,7 +91,7 @@ impl Tree {
     }
 
     /// Adds the name that a whole directory has for a vnode. `at` is where the directory is.
-    pub(super) fn name(&mut self, parent: Vnode, vnode: Vnode, unique: Unique, at: u64) -> Result<()> {
+    pub(crate) fn name(&mut self, parent: Vnode, vnode: Vnode, unique: Unique, at: u64) -> Result<()> {
         self.add_name(parent, vnode, Some(unique), at)
     }
 
@@ -219,7 +219,7 @@ impl Tree {
     }
 
     /// Checks that the vnodes are a tree. Of several errors, the one of the smallest vnode returns.
-    fn check(&self, end: u64) -> Result<()> {
+    pub(crate) fn check(&self, end: u64) -> Result<()> {
         if !self.known.contains_key(&Vnode::ROOT) {
             let place = Place { record: Record::Vnode(Vnode::ROOT), at: end };
             return Err(Error::Shape { place, why: "the dump lacks the root directory" });

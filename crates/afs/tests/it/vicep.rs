@@ -4,12 +4,14 @@
 //! stopped, and dumps of the same volumes that its volume server had made before.
 
 use std::fs::{self, File, OpenOptions};
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{FileExt, symlink};
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use afs::dump::{Event, Reader};
 use afs::types::{VnodeType, VolumeId, VolumeType};
-use afs::vicep::{Damage, Error, Obstacle, Part, Partition, Volume};
+use afs::vicep::{Damage, DumpError, Error, Obstacle, Part, Partition, Volume};
 use tempfile::TempDir;
 
 const WORK: VolumeId = VolumeId(536_870_917);
@@ -210,7 +212,7 @@ fn links_are_not_followed() {
     let file = rig.special(INFO);
     fs::rename(&file, &outside).unwrap();
     symlink(&outside, &file).unwrap();
-    assert!(matches!(rig.open(WORK).unwrap_err().damage, Damage::File { .. }));
+    assert!(matches!(rig.open(WORK).unwrap_err().damage, Damage::NoFile { .. }));
     fs::remove_file(&file).unwrap();
     let mode = rustix::fs::Mode::RUSR;
     rustix::fs::mknodat(rustix::fs::CWD, &file, rustix::fs::FileType::Fifo, mode, 0).unwrap();
@@ -229,7 +231,7 @@ fn links_are_not_followed() {
     let data = rig.data(1_537_024);
     fs::rename(&data, &outside).unwrap();
     symlink(&outside, &data).unwrap();
-    assert!(matches!(&rig.damaged()[..], [Error { part: Part::Vnode(_), damage: Damage::File { .. } }]));
+    assert!(matches!(&rig.damaged()[..], [Error { part: Part::Vnode(_), damage: Damage::NoFile { .. } }]));
 }
 
 /// Goal: a vnode is named whose data are missing, short or long, and a dump ends there.
@@ -321,6 +323,88 @@ fn damaged_directories() {
     let mut found = Vec::new();
     rig.open(MADE).unwrap().check(&mut |error| found.push(error));
     assert!(matches!(found[..], [Error { damage: Damage::Format(_), .. }]), "{found:?}");
+}
+
+/// Goal: a dump has no end if a server begins to use the volume meanwhile.
+#[test]
+fn changes_during_a_dump() {
+    let rig = Rig::new();
+    let volume = rig.open(WORK).unwrap();
+    let whole = volume.dump(Vec::new()).unwrap();
+    write(&rig.special(INFO), 44, &[1]);
+    let mut made = Vec::new();
+    let error = volume.dump(&mut made).unwrap_err();
+    let DumpError::Volume(Error { part: Part::Info, damage: Damage::Changed { .. } }) = error else {
+        panic!("{error:?}")
+    };
+    assert!(made.len() < whole.len());
+}
+
+/// Goal: volumes are found that have data, but no head.
+#[test]
+fn volumes_without_heads() {
+    let rig = Rig::new();
+    fs::write(rig.path("AFSIDat/README"), "a note").unwrap();
+    assert!(rig.partition().headless().unwrap().is_empty());
+    fs::remove_file(rig.path("V0536870917.vol")).unwrap();
+    fs::remove_file(rig.path("V0536870913.vol")).unwrap();
+    symlink("/", rig.path("AFSIDat/3/=")).unwrap();
+    assert_eq!(rig.partition().headless().unwrap(), [MADE, WORK]);
+}
+
+/// Goal: vnodes that are no tree are found before anything is sent.
+#[test]
+fn vnodes_that_are_no_tree() {
+    let first = |rig: &Rig| {
+        let index = fs::read(rig.special(SMALL)).unwrap();
+        index.chunks(64).skip(1).position(|record| record[0] & 7 != 0).unwrap() as u64 + 1
+    };
+    // The count of links, and the parent.
+    for (at, bytes) in [(2, [0xff, 0, 0, 0]), (32, [0x55, 0, 0, 0])] {
+        let rig = Rig::new();
+        let width = if at == 2 { 2 } else { 4 };
+        write(&rig.special(SMALL), first(&rig) * 64 + at, &bytes[..width]);
+        let found = rig.damaged();
+        let [Error { part: Part::Vnode(_), damage }] = &found[..] else { panic!("{found:?}") };
+        assert!(matches!(damage, Damage::Tree { .. }), "{damage:?}");
+        assert!(damage.advice().contains("-orphans attach"));
+    }
+    // One that a directory names is not in use.
+    let rig = Rig::new();
+    write(&rig.special(SMALL), first(&rig) * 64, &[0]);
+    assert!(matches!(rig.damaged()[..], [Error { damage: Damage::Tree { .. }, .. }]));
+}
+
+/// Where the holder of a lock finds its file.
+const HOLD: &str = "VICEP_TEST_HOLD";
+
+/// The other program of [`locks_of_others`].
+#[test]
+fn holder_of_a_lock() {
+    let Some(path) = std::env::var_os(HOLD) else { return };
+    let file = File::open(path).unwrap();
+    rustix::fs::fcntl_lock(&file, rustix::fs::FlockOperation::NonBlockingLockShared).unwrap();
+    println!("\nheld");
+    std::io::stdin().read_line(&mut String::new()).unwrap();
+}
+
+/// Goal: a server is seen that has volumes for reading alone, and it may lock more meanwhile.
+#[test]
+fn locks_of_others() {
+    let rig = Rig::new();
+    let partition = rig.partition();
+    let path = rig.path(".volume.lock");
+    fs::write(&path, "").unwrap();
+    assert!(!partition.is_locked().unwrap());
+    let mut holder = Command::new(std::env::current_exe().unwrap());
+    holder.args(["--exact", "vicep::holder_of_a_lock", "--nocapture"]).env(HOLD, &path);
+    let mut holder = holder.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut said = BufReader::new(holder.stdout.take().unwrap()).lines();
+    assert!(said.any(|line| line.unwrap() == "held"));
+    assert!(partition.is_locked().unwrap());
+    drop(holder.stdin.take());
+    assert!(said.all(|line| line.is_ok()) && holder.wait().unwrap().success());
+    assert!(!partition.is_locked().unwrap());
 }
 
 /// Goal: a folder that is no partition is refused.

@@ -366,6 +366,7 @@ fn failed(volume: &Volume, error: &Error) -> i32 {
         Error::Busy { .. } | Error::InTransaction { .. } => volser::VOLSERVOLBUSY,
         Error::Header { .. } | Error::Malformed => code::VSALVAGE,
         Error::Exists { .. }
+        | Error::Ended { .. }
         | Error::Taken { .. }
         | Error::Pool(_)
         | Error::Files(_)

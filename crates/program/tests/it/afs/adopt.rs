@@ -15,6 +15,9 @@ const RELEASED: VolumeId = VolumeId(WORK.0 + 2);
 /// The information of `work`, and where it has the field `inUse`.
 const INFO: &str = "vicepa/AFSIDat/3/3+++U/special/zzzz5I++++0";
 const IN_USE: u64 = 44;
+/// Where it has the name, and the date of the last change.
+const NAME: u64 = 12;
+const UPDATED: u64 = 248;
 
 impl Stand {
     /// A served partition without volumes, one of OpenAFS, and dumps of the latter's volumes.
@@ -103,7 +106,8 @@ fn refusals_are_named() {
     assert!(code == 1 && text.contains("/vicepa: 3 volumes adopted, "), "{text}");
     assert!(text.contains("; 2 not adopted"), "{text}");
     assert!(text.contains("volume 536870917 (work): not adopted: its inUse is 1 (file server)"), "{text}");
-    assert!(text.contains("volume 536870913: the index of files: "), "{text}");
+    assert!(text.contains("volume 536870913: not adopted: the index of files: "), "{text}");
+    assert!(text.contains(": run OpenAFS's salvager on it\n"), "{text}");
     assert!(!stand.volumes().contains(&u64::from(WORK.0)));
     let (code, text) = stand.adopt("", "nothing");
     assert!(code == 1 && text.contains("nothing: ") && text.contains("has no such volume"), "{text}");
@@ -120,6 +124,39 @@ fn refusals_are_named() {
     let text = stand.bad(&format!("afs adopt {at}/dumps tank/vicepa"));
     assert!(text.contains("is no partition of OpenAFS's file server"), "{text}");
     assert_eq!(stand.daemon.ran("afs adopt /vicepa").status.code(), Some(2));
+}
+
+/// Goal: a copy that is older than the partition's volume is not taken for it, a volume that is
+/// being made is said to be, and data without a head are named. No name reaches the terminal as it
+/// is.
+#[test]
+fn what_is_there_is_looked_at() {
+    let stand = Stand::with_vicepa();
+    stand.write(INFO, NAME, b"wo\x1b]0;rk\0");
+    let (code, text) = stand.adopt("", &WORK.to_string());
+    assert!(code == 0 && stand.adopt("-n", "").1.contains("wo\\u{1b}]0;rk\t"), "{text}");
+    assert_eq!(stand.adopt("", &WORK.to_string()).0, 0);
+    stand.write(INFO, UPDATED, &0x7000_0000_u32.to_le_bytes());
+    let (code, text) = stand.adopt("", &WORK.to_string());
+    assert!(code == 1 && text.contains("the server has an older copy, of "), "{text}");
+    stand.write(INFO, NAME, b"other\0");
+    let (code, text) = stand.adopt("", "other");
+    assert!(code == 1 && text.contains("has this number for wo\\u{1b}]0;rk already"), "{text}");
+    assert!(!text.contains('\x1b'), "{text}");
+    let place = RunDir::at(&stand.dir.path().join("run"));
+    let request = AfsAdopt { dataset: "tank/vicepa".to_owned(), volume: MADE.0, ..AfsAdopt::default() };
+    let dump = stand.of_openafs("t.made");
+    api::streams::adopt(&place, &request, &mut |to| {
+        to.write_all(&dump[..100])?;
+        assert!((0..1000).any(|_| stand.volumes().len() == 2), "the volume is not begun");
+        let (code, text) = stand.adopt("", "t.made");
+        assert!(code == 1 && text.contains("already, and it is in a transaction"), "{text}");
+        to.write_all(&dump[100..])
+    })
+    .expect("a whole dump");
+    fs::remove_file(stand.dir.path().join("vicepa/V0536870918.vol")).expect("removed");
+    let (code, text) = stand.adopt("", &BACKUP.to_string());
+    assert!(code == 1 && text.contains("volume 536870918: not adopted: it has files, but no .vol"), "{text}");
 }
 
 /// Goal: a dump that breaks off, or is another volume's, leaves no volume, and the next one is
