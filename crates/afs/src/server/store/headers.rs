@@ -20,8 +20,8 @@
 //! | a file system that is gone | 2; volume; flags; number |
 //!
 //! An object has two words, and is 0 if there is none. Those of a file system are its directory and
-//! the names of its snapshots: a rename changes them. Those of a header are the dataset or snapshot,
-//! and the properties of a snapshot. The bytes are those of [`Stored::encode`].
+//! the names of its snapshots: a rename changes them. Those of a header are the dataset or
+//! snapshot, and the properties of a snapshot. The bytes are those of [`Stored::encode`].
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -207,8 +207,8 @@ fn volumes_of(head: Head, clones: &[VolumeId]) -> impl Iterator<Item = Found> + 
 }
 
 impl Partition {
-    /// The headers of its volumes but for `used`. `None`: the partition keeps none, or its pool does
-    /// not answer.
+    /// The headers of its volumes but for `used`. `None`: the partition keeps none, or its pool
+    /// does not answer.
     ///
     /// `used` are at least those that were open when the caller began. Only they may have a header
     /// that is not on disk yet. Some headers are missing if the use of the partition ends
