@@ -445,7 +445,10 @@ fn wrong_options() {
     };
     for (line, why) in [
         ("afs", "missing verb\n"),
-        ("afs nope", "unknown verb 'nope': enable, disable, status, volumes, clients, locks, export\n"),
+        (
+            "afs nope",
+            "unknown verb 'nope': enable, disable, status, volumes, clients, locks, export, adopt\n",
+        ),
         ("afs enable", "missing file system argument\n"),
         ("afs enable --port 0 tank", "invalid value '0' of option '--port': choose 1 to 65535\n"),
         (
