@@ -189,7 +189,11 @@ fn compare_parts(
         for (own, file) in &volume.files {
             let own = fid(*id, *own);
             let from = since(&|fid| fid == own);
-            if !(from..=last).any(|at| states[at].world.file(own).is_some_and(|then| then.is_as(file))) {
+            let then = |at: usize| states[at].world.file(own);
+            let is_as = |at| then(at).is_some_and(|then| then.is_as(file));
+            let is_partly =
+                |at| then(at).zip(then(at + 1)).is_some_and(|(one, next)| one.is_partly(next, file));
+            if !(from..=last).any(is_as) && !(from..last).any(is_partly) {
                 return Err(format!("{own} is as never since {from}").into());
             }
         }

@@ -105,6 +105,19 @@ impl File {
         same && self.mode == other.mode
     }
 
+    /// Whether `found` is this file with the beginning of a write that makes `next` of it. A large
+    /// write is in the log as several records, and a crash may leave only the first of them.
+    pub(super) fn is_partly(&self, next: &Self, found: &Self) -> bool {
+        let (Body::File(old), Body::File(new), Body::File(data)) = (&self.body, &next.body, &found.body)
+        else {
+            return false;
+        };
+        let written = data.iter().zip(new.iter()).take_while(|(one, other)| one == other).count();
+        let has_rest =
+            data.len() == old.len().max(written) && data[written..] == old[written.min(old.len())..];
+        has_rest && self.mode == found.mode
+    }
+
     /// A description for people.
     fn words(&self) -> String {
         let body = match &self.body {
@@ -338,4 +351,29 @@ pub(super) fn check(mut volume: Volume) -> Fallible<Volume> {
         Arc::make_mut(file).parent = names[own].1;
     }
     Ok(volume)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Body, File, ROOT};
+    use std::sync::Arc;
+
+    /// Goal: a file may have the beginning of a write, and nothing else of it.
+    #[test]
+    fn beginnings_of_writes() {
+        let file =
+            |data: &[u8]| File { body: Body::File(Arc::new(data.to_vec())), parent: ROOT, links: 1, mode: 0 };
+        let is_partly = |old: &[u8], new: &[u8], found: &[u8]| file(old).is_partly(&file(new), &file(found));
+        for found in ["ab", "abC", "abCD", "abCDE"] {
+            assert!(is_partly(b"ab", b"abCDE", found.as_bytes()), "{found}");
+        }
+        for found in ["abcde", "aXYde", "aXYZe"] {
+            assert!(is_partly(b"abcde", b"aXYZe", found.as_bytes()), "{found}");
+        }
+        for found in ["", "a", "abD", "abCDEF", "abCX"] {
+            assert!(!is_partly(b"ab", b"abCDE", found.as_bytes()), "{found}");
+        }
+        assert!(!is_partly(b"abcde", b"aXYZe", b"abcZe"));
+        assert!(!is_partly(b"abcde", b"aXYZe", b"aXY"));
+    }
 }
