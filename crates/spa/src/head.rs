@@ -134,6 +134,8 @@ impl OpenHead {
         let live = self.live();
         let tx = live.tx(0)?;
         self.objset().set_zil_header(&tx, [0; ZIL_HEADER_SIZE])?;
+        // Only records needed it.
+        live.dsl().heads().end_feature(self.owned.object(), "zilsaxattr");
         live.free_log(&tx, references);
         Ok(())
     }

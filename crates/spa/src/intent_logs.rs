@@ -6,6 +6,9 @@
 //! object set of that dataset. A log with nothing left may go sooner. The txg that it would have
 //! waited for is remembered, so that the next log of its dataset waits for it.
 //!
+//! A log that was never written, or whose chain has ended, goes when its handle is dropped. So a
+//! file system that was only read is not written when it is closed.
+//!
 //! # Locks
 //! One mutex for the table, held for look-ups. The sync of a log may wait for its blocks, so the
 //! mutex is not held then. The list of busy logs comes after it, and after the locks of a log.
@@ -55,10 +58,13 @@ impl std::ops::Deref for LogHandle {
 
 impl Drop for LogHandle {
     fn drop(&mut self) {
-        // This must not wait for a suspended pool.
-        let ready = self.groups.txgs.check_suspended().map_err(stopped).and_then(|()| self.groups.hold());
         let Some(logs) = self.logs.upgrade() else { return };
         let id = self.log.objset().id();
+        if logs.drop_at_rest(id, &self.log) {
+            return;
+        }
+        // This must not wait for a suspended pool.
+        let ready = self.groups.txgs.check_suspended().map_err(stopped).and_then(|()| self.groups.hold());
         // All changes under the log came before this, and so are in no later txg. The next log of
         // the dataset opens only after this one is closed.
         let txg = ready.as_ref().map_or_else(|_| self.groups.txgs.open(), Tx::txg);
@@ -131,6 +137,21 @@ impl IntentLogs {
         let mut others = self.open.lock().clone();
         busy.iter().for_each(|(id, _)| drop(others.remove(id)));
         others.iter().all(|(id, log)| log.rests() || self.busy.lock().contains(id))
+    }
+
+    /// Removes the log of a dataset, if nothing is left of it. Returns whether it did.
+    fn drop_at_rest(&self, id: u64, log: &Zilog) -> bool {
+        // A new log of the dataset must not be noted as busy before this one is gone.
+        let mut open = self.open.lock();
+        let Some(unlogged) = log.leave() else { return false };
+        open.remove(&id);
+        self.busy.lock().remove(&id);
+        if unlogged > self.core.txgs().synced() {
+            let mut owed = self.owed.lock();
+            let txg = owed.entry(id).or_insert(unlogged);
+            *txg = unlogged.max(*txg);
+        }
+        true
     }
 
     /// Does what the txg of `tx` does to logs, before anything of it is written.

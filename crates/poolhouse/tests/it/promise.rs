@@ -301,6 +301,31 @@ fn names_from_many_sides() {
     assert_eq!((node.attr().nlink, node.attr().size), (1, 200));
 }
 
+/// Goal: the feature for records of attributes is in use while there is a log, also one that a
+/// crash left, and no longer than that.
+#[test]
+fn the_feature_goes_with_a_replayed_log() {
+    let dir = tempfile::tempdir().unwrap();
+    let (pool, fs) = with_files(dir.path());
+    let users = |pool: &Pool| {
+        let feature = poolhouse::ondisk::feature::Feature::by_name("zilsaxattr").unwrap();
+        pool.spa().mos().feature_refcount(feature).unwrap()
+    };
+    for name in ["first", "second"] {
+        fs.fsync(file(&fs, fs.root(), name)).unwrap();
+    }
+    let left = crash(&pool, dir.path());
+    let again = import(left.path());
+    assert_eq!(users(&again), Some(1));
+    let fs = again.open_for_writing(again.dataset("tank/fs").unwrap().dsl(), Policies::default()).unwrap();
+    fs.lookup(fs.root(), b"second").unwrap();
+    drop(fs);
+    again.spa().writer().unwrap().sync_all().unwrap();
+    assert_eq!(users(&again), Some(0));
+    again.export().unwrap();
+    testpools::judge(left.path(), "tank");
+}
+
 /// Goal: a volume that grows and shrinks while writes wait for a flush keeps the flushed data, at
 /// its size of that time.
 #[test]

@@ -578,3 +578,53 @@ fn log_vdevs_are_removed() {
     let label = spa::Labels::read(&*claim_file(&images[1]).unwrap().0).newest().is_none();
     assert!(label, "the labels of what was removed are void");
 }
+
+/// Goal: a dataset that was only read is not written when its log is closed. A log of which all is
+/// on disk goes at once too. What it did not log is durable after a commit of the next log.
+#[test]
+fn logs_at_rest_go_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let spa = new_pool(VdevShape::Single, &images(dir.path(), 1, 96 << 20));
+    let live = spa.writer().unwrap();
+    let owned = own(live, "tank");
+    let rest = || {
+        live.sync_all().unwrap();
+        owned.objset().root_bp()
+    };
+    let before = rest();
+    drop(live.logs().open(&owned));
+    assert!(!live.logs().is_open(&owned));
+    assert_eq!(rest(), before);
+    // A log with a chain is removed by a txg.
+    let log = live.logs().open(&owned);
+    for n in 0..2 {
+        let object = log_file(live, &owned, &log, n, b"logged");
+        log.commit(Some(object), &Files(&owned)).unwrap();
+    }
+    assert!(log.stats().block_count > 0);
+    drop(log);
+    assert!(live.logs().is_open(&owned));
+    assert_ne!(rest(), before);
+    assert!(!live.logs().is_open(&owned));
+    judge(crash(live, dir.path()).path(), "tank");
+    // Records that have synced are nothing to wait for.
+    let log = live.logs().open(&owned);
+    log_file(live, &owned, &log, 3, b"never committed");
+    let written = rest();
+    drop(log);
+    assert!(!live.logs().is_open(&owned));
+    assert_eq!(rest(), written);
+    // Changes without a record.
+    let log = live.logs().open(&owned);
+    let policy = log.policy();
+    log.set_policy(zil::LogPolicy { sync: zil::SyncMode::Disabled, ..policy });
+    log_file(live, &owned, &log, 4, b"not logged");
+    let open = live.txgs().open();
+    drop(log);
+    assert!(!live.logs().is_open(&owned));
+    // One that was not used passes on what is owed.
+    drop(live.logs().open(&owned));
+    let log = live.logs().open(&owned);
+    log.commit(None, &Files(&owned)).unwrap();
+    assert!(live.txgs().synced() >= open);
+}

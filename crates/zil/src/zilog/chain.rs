@@ -74,6 +74,10 @@ pub(super) struct Chain {
     pub(super) broken: bool,
     /// The log is to be removed with the next txg.
     pub(super) closing: bool,
+    /// The log went without a sync ([`super::Zilog::leave`]).
+    pub(super) left: bool,
+    /// The dataset uses the feature `zilsaxattr` for the chain.
+    pub(super) has_sa_xattrs: bool,
     /// A thread is filling blocks.
     pub(super) issuing: bool,
     /// The threads that wait for any of this.

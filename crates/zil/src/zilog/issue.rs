@@ -213,6 +213,7 @@ impl Zilog {
         if let Ok(bp) = self.allocate(&tx, MIN_BLOCK, [guid[0], guid[1], self.os.id(), 1]) {
             let mut chain = self.chain.lock();
             chain.guid = guid;
+            chain.has_sa_xattrs = self.sa_xattrs.is_some();
             chain.blocks.push_back(ChainBlock {
                 bp,
                 alloc_txg: txg,

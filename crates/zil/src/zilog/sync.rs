@@ -24,6 +24,21 @@ impl Zilog {
         self.os.touch(tx).map_err(|source| Error::Dmu { objset: self.os.id(), source })
     }
 
+    /// Ends a log of which nothing is on disk and nothing waits, so that no txg has to remove it.
+    ///
+    /// Then the object set needs no change, and may go at once. Returns the newest txg with changes
+    /// that were not logged; `None` if the log must be closed. The caller doesn't use the log
+    /// again.
+    pub fn leave(&self) -> Option<Txg> {
+        // Both are locked, so that no work comes in between.
+        let (pending, mut chain) = (self.pending.lock(), self.chain.lock());
+        let is_empty = chain.blocks.is_empty() && chain.header.is_none() && !chain.has_sa_xattrs;
+        // A take that has not ended holds records.
+        let has_taken = pending.takes != chain.taken;
+        chain.left = is_empty && !has_taken && pending.is_empty() && chain.rests();
+        chain.left.then_some(pending.unlogged)
+    }
+
     /// Gives the log up, which can't be closed: it is left as after a crash.
     pub fn give_up(&self) {
         self.chain.lock().closing = true;
@@ -101,6 +116,7 @@ impl Zilog {
             let changed = header != chain.header;
             chain.header = header;
             let ended = header.is_none() && (changed || chain.closing);
+            chain.has_sa_xattrs &= !ended;
             Chain::wake(chain);
             (freed, changed.then_some(header), ended)
         };
@@ -131,7 +147,7 @@ impl Zilog {
         let gone = pending.clean(synced);
         // Both are locked, so that no work comes in between.
         let chain = self.chain.lock();
-        if pending.is_empty() && chain.rests() {
+        if pending.is_empty() && chain.rests() && !chain.left {
             rest();
             self.busy.store(false, Ordering::Release);
         }
