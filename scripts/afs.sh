@@ -33,7 +33,7 @@ cd "$(dirname "$0")/.."
 . scripts/afs/adopt.sh
 
 quick=(probes verbs verbs-same mixed dumps afsio tree git archives model many names quota big writers
-  dead-client crash adopt pool)
+  dead-client restart crash adopt pool)
 long=(model-long sparse pjdfstest fsx stress crash-long kafs)
 
 checks=("${quick[@]}") daemon=''

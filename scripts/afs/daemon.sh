@@ -19,7 +19,7 @@ mkdir -p -m 700 "$POOLHOUSE_RUN_DIR" "$image.dev"
   fi
   "$POOLHOUSE" afs status
   cat >/dev/null
-  "$POOLHOUSE" zpool export afs
+  # The daemon exports the pool.
   kill $$
 } <&0 &
 exec "$POOLHOUSE" serve

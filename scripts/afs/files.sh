@@ -156,3 +156,23 @@ check_dead_client() {
   client 1 sh -c 'cat "$AFS:w.ours"/d/n[1-9]' | sort | uniq -c | grep -q '^ *9 2$' || expected "nine files of 2"
   vos remove -id w.ours
 }
+
+# Goal: a client that has a promise when our server restarts hears of a change after the restart. It
+# is not reset, and asks for nothing before it hears of it.
+check_restart() {
+  make_volume w.ours $ours
+  client 1 sh -c 'echo 1 >"$AFS:w.ours/f"' || expected "a file"
+  # shellcheck disable=SC2016
+  client 4 bash -c 'cd "$AFS:w.ours" && grep -q 1 f && touch "$WORK/has" || exit 1
+    for _ in $(seq 600); do grep -q 2 f && exit; sleep 0.1; done; exit 1' &
+  local other=$!
+  for _ in $(seq 200); do [ ! -e "$work/has" ] || break; sleep 0.1; done
+  [ -e "$work/has" ] || expected "a second client that reads"
+  stop_ours 2 && start_ours 2 || expected "a restart"
+  client 1 sh -c 'echo 2 >"$AFS:w.ours/f"' || expected "a change after the restart"
+  wait $other || expected "the change at the client with a promise"
+  if [ -n "$daemon" ]; then
+    grep -q 'clients of before are known' "$ZAFS_STATE/h2/log/ours.out" || expected "clients that are known again"
+  fi
+  vos remove -id w.ours
+}

@@ -56,7 +56,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let partition = Partition::begin(PartitionId(0), pool.clone(), "afs/vicepa")?;
     let keys = Arc::new(Keys::of_file(keys)?);
-    let options = Options { shards, ..Options::new(address, keys, cell.clone(), Uuid([7; 16])) };
+    let promises_file = images.first().map(|image| image.with_extension("promises"));
+    let options =
+        Options { shards, promises_file, ..Options::new(address, keys, cell.clone(), Uuid([7; 16])) };
     let server = Server::start(options, Arc::new(Anonymous))?;
     server.add(partition)?;
     std::io::stdin().read_to_end(&mut Vec::new())?;

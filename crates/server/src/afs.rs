@@ -457,7 +457,7 @@ impl Afs {
         }
         let (mounts, pool) = (&imported.mounts, &imported.pool);
         let unmounted = mounts.release(caller, pool, name, request.force)?;
-        self.remove(name, request.force).inspect_err(|_| mounts.take_back(pool, &unmounted))?;
+        self.remove(name, Parting::of(request.force)).inspect_err(|_| mounts.take_back(pool, &unmounted))?;
         let forgotten = settings::forget(imported, name);
         match &forgotten {
             Ok(()) => {
@@ -476,7 +476,7 @@ impl Afs {
     }
 
     /// Removes a partition from the server, if it is served. The table keeps it as moving.
-    fn remove(&self, name: &str, force: bool) -> Result<(), Error> {
+    fn remove(&self, name: &str, parting: Parting) -> Result<(), Error> {
         let id = {
             let mut partitions = self.partitions.lock();
             match partitions.get_mut(name) {
@@ -492,9 +492,13 @@ impl Afs {
         };
         let running = self.server.lock().clone();
         let (Some(id), Some(running)) = (id, running) else { return Ok(()) };
-        let removed = if force { running.server.force_out(id) } else { running.server.remove(id) };
+        let removed = match parting {
+            Parting::Asked => running.server.remove(id),
+            Parting::Forced => running.server.force_out(id),
+            Parting::Ending => running.server.end(id),
+        };
         match removed {
-            Err(error) if force => {
+            Err(error) if parting != Parting::Asked => {
                 tracing::error!(
                     dataset = name,
                     error = api::chain(&error),
@@ -528,19 +532,20 @@ impl Afs {
         Some(Error::new(name, Reason::InTransaction { volume, transaction: found.id, call }))
     }
 
-    /// Removes the partitions of a pool that is exported. With `force`, whatever uses them.
+    /// Removes the partitions of a pool that is exported. Unless it is only asked for, whatever uses
+    /// them.
     ///
     /// # Errors
     /// * [`Reason::InTransaction`], [`Reason::Busy`]: one of them is in use. Then
     ///   [`Self::adopt`] serves the others again.
     /// * [`Reason::Suspended`]: the pool has stopped.
-    pub(crate) fn release(&self, imported: &Imported, force: bool) -> Result<(), Error> {
+    pub(crate) fn release(&self, imported: &Imported, parting: Parting) -> Result<(), Error> {
         let mut refused = Ok(());
         for name in self.names_of(imported.pool.name()) {
-            match self.remove(&name, force) {
+            match self.remove(&name, parting) {
                 Ok(()) => drop(self.partitions.lock().remove(&name)),
                 // The others are closed all the same: a pool goes whose export is forced.
-                Err(error) if force => {
+                Err(error) if parting != Parting::Asked => {
                     tracing::error!(dataset = name, %error, "the partition is not closed");
                     refused = Err(error);
                 }
@@ -651,6 +656,23 @@ fn free(partitions: &BTreeMap<String, Entry>, name: &str, id: PartitionId) -> Re
     match partitions.iter().find(has_it) {
         Some((other, _)) => Err(format!("'{other}' is {id} already; choose another letter")),
         None => Ok(()),
+    }
+}
+
+/// Why a partition is served no more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Parting {
+    /// A command asks for it. What uses the partition may prevent it.
+    Asked,
+    /// A command forces it.
+    Forced,
+    /// The daemon ends. Clients keep their promises until its next start.
+    Ending,
+}
+
+impl Parting {
+    fn of(force: bool) -> Self {
+        if force { Self::Forced } else { Self::Asked }
     }
 }
 

@@ -96,6 +96,18 @@ impl Promise {
     }
 }
 
+/// A promise for a file of a volume that is not served for a while.
+#[derive(Debug)]
+pub(super) struct SetAside {
+    pub(super) vnode: Vnode,
+    pub(super) unique: Unique,
+    pub(super) host: Arc<Host>,
+    /// It is void if its host has another one.
+    pub(super) generation: u32,
+    /// How long it holds.
+    pub(super) seconds: u32,
+}
+
 /// What the promises of all volumes share.
 struct Shared {
     hosts: Arc<Hosts>,
@@ -426,6 +438,51 @@ impl VolumeCallBacks {
         }
         let holders: Vec<_> = holders.into_values().collect();
         self.shared.break_all(&holders, &[whole(self.volume)]);
+    }
+
+    /// Takes the promises that hold. Clients believe in them still.
+    pub(super) fn set_aside(&self, now: Instant) -> Vec<SetAside> {
+        let seconds = self.shared.seconds(now);
+        let mut set_aside = Vec::new();
+        for ((vnode, unique, _), promise) in std::mem::take(&mut *self.table.lock()) {
+            self.shared.release(&promise);
+            if promise.holds(seconds) {
+                let Promise { host, generation, until } = promise;
+                let (vnode, unique) = (Vnode(vnode), Unique(unique));
+                set_aside.push(SetAside { vnode, unique, host, generation, seconds: until - seconds });
+            }
+        }
+        set_aside
+    }
+
+    /// Makes promises again that were set aside. The time in between does not count. A host for
+    /// which there are too many is reset.
+    pub(super) fn take_back(&self, promises: Vec<SetAside>, now: Instant) {
+        let mut table = self.table.lock();
+        if !promises.is_empty() {
+            self.shared.shard(self.number).lock().insert(self.number, Weak::clone(&self.me));
+        }
+        for SetAside { vnode, unique, host, generation, seconds } in promises {
+            if generation != host.generation() {
+                continue;
+            }
+            let Some(generation) = self.shared.reserve(&host) else {
+                host.owe_reset();
+                continue;
+            };
+            let key = (vnode.0, unique.0, host.number());
+            let until = self.shared.seconds(now).saturating_add(seconds);
+            if let Some(other) = table.insert(key, Promise { host, generation, until }) {
+                self.shared.release(&other);
+            }
+        }
+    }
+
+    /// Ends all promises of the volume without a call: their hosts are reset when they call next.
+    pub(super) fn forsake(&self) {
+        for promise in self.set_aside(Instant::now()) {
+            promise.host.owe_reset();
+        }
     }
 
     /// Forgets promises to a host, which does not need them any more (GiveUpCallBacks). Vnode 0

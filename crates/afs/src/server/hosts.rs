@@ -38,6 +38,10 @@
 //! # See
 //! OpenAFS: `src/viced/host.c`.
 
+mod saved;
+
+pub(super) use saved::SavedHost;
+
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddrV4;
 use std::sync::Arc;
@@ -270,6 +274,13 @@ impl Host {
                 None
             }
         }
+    }
+
+    /// Has the host reset with its next call: it may believe in promises that the server has not.
+    pub(super) fn owe_reset(&self) {
+        let mut state = self.state.lock();
+        state.owed = Owed { reset: true, fids: Vec::new() };
+        self.ready.store(false, Ordering::Release);
     }
 
     /// Notes that a call to the host failed. It is owed these ends of promises.

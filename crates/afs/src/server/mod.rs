@@ -14,6 +14,7 @@
 //! | [`volume`] | a volume in service: its files, locks, uniques, quota |
 //! | [`vnode`], [`access`] | a file, its status, and who may do what |
 //! | [`hosts`], [`callbacks`], [`clients`] | clients, and the promises to them |
+//! | `partitions`, `remembered` | partitions that come and go; promises that outlive the server |
 //! | [`locks`], [`blobs`] | locks of files; directories as clients fetch them |
 //! | [`known`] | statuses of files that were used lately |
 //!
@@ -33,6 +34,8 @@ mod instance;
 pub mod known;
 pub mod locks;
 pub mod open;
+mod partitions;
+mod remembered;
 pub mod shared;
 pub mod store;
 pub mod table;
@@ -47,6 +50,7 @@ pub use error::{Error, Result, chain};
 pub use withheld::Withheld;
 
 use std::net::{Ipv4Addr, SocketAddrV4};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
@@ -69,11 +73,13 @@ use callbacks::CallBacks;
 use clients::RxClients;
 use fileserver::FileServer;
 use hosts::Hosts;
+use partitions::Promises;
+use remembered::Remembered;
 use store::{Found, Partition};
 use table::Table;
 use volserver::VolumeServer;
 pub use volserver::forward::Limits as ForwardLimits;
-use volserver::transactions::{Transaction, Transactions};
+use volserver::transactions::Transactions;
 use volume::Volume;
 
 /// The service of the file server (RXAFS).
@@ -89,8 +95,6 @@ const PATIENCE: Duration = Duration::from_secs(600);
 const MOST_OPEN: usize = 8192;
 /// How often partitions bring their lists of volumes up to date.
 const KEEP: Duration = Duration::from_secs(60);
-/// Most threads that close the volumes of a partition.
-const CLOSERS: usize = 16;
 
 /// Seconds since 1970.
 pub(crate) fn now() -> Date {
@@ -132,6 +136,9 @@ pub struct Options {
     pub most_open: usize,
     /// How long other servers may take for dumps.
     pub forwards: ForwardLimits,
+    /// The file that keeps clients and promises until the next start. `None`, the default: clients
+    /// are reset.
+    pub promises_file: Option<PathBuf>,
 }
 
 impl Options {
@@ -154,6 +161,7 @@ impl Options {
             patience: PATIENCE,
             most_open: MOST_OPEN,
             forwards: ForwardLimits::default(),
+            promises_file: None,
         }
     }
 }
@@ -168,6 +176,7 @@ pub struct Core {
     pub callbacks: Arc<CallBacks>,
     /// The clients.
     pub hosts: Arc<Hosts>,
+    remembered: Remembered,
     /// Users and groups.
     pub protection: Arc<dyn Protection>,
     /// The transactions of the volume server.
@@ -179,6 +188,7 @@ pub struct Core {
     forwards: ForwardLimits,
     realms: Realms,
     keys: Arc<Keys>,
+    uuid: Uuid,
     superusers: Superusers,
     callers: Callers,
     /// Partitions whose volumes are being found.
@@ -271,22 +281,6 @@ impl Core {
         self.partitions.read().iter().find(|partition| partition.id == id).cloned()
     }
 
-    /// Adds the volumes of a partition to the table, and brings those in order that a crash left
-    /// half-made.
-    fn load(&self, partition: &Arc<Partition>) -> Result<()> {
-        let mut contents = partition.contents()?;
-        partition.clean(&mut contents);
-        for (dataset, error) in contents.failures {
-            let error = chain(&error);
-            tracing::error!(dataset, error, "a volume can't be served: its dataset can't be read");
-        }
-        self.table.open(partition);
-        for found in self.table.fill(partition, contents.volumes) {
-            tracing::error!(?found, partition = %partition.id, "another partition has this volume");
-        }
-        Ok(())
-    }
-
     /// Notes that a file system has another name, for its clones.
     fn move_clones(&self, partition: &Partition, was: store::Head, head: store::Head) {
         match partition.clones(head) {
@@ -351,6 +345,9 @@ impl Core {
             let _ = self.transactions.end(id);
         }
         self.table.rest(self.patience, self.most_open);
+        if !self.is_starting() {
+            self.remembered.forsake();
+        }
     }
 
     /// After the transaction of a volume: clients may use it as its header says. A volume whose
@@ -369,76 +366,6 @@ impl Core {
         }
         volume.set_service(header::Service::Unknown);
     }
-
-    /// Closes the volumes of a partition.
-    ///
-    /// # Errors
-    /// [`Error::Busy`]: a transaction has one of them. The others are closed, and are not served.
-    fn close(&self, partition: &Partition) -> Result<()> {
-        let is_here =
-            |id: &VolumeId| self.table.look(*id).is_some_and(|found| found.partition().id == partition.id);
-        if let Some(volume) = self.transactions.taken().into_iter().find(is_here) {
-            return Err(Error::Busy { volume });
-        }
-        self.table.close(partition);
-        let used = self.table.used(partition.id);
-        let (next, failed) = (AtomicUsize::new(0), Mutex::new(None));
-        let close = || {
-            while let Some(volume) = used.get(next.fetch_add(1, Ordering::Relaxed)) {
-                volume.quiesce(header::Service::Offline);
-                match volume.end() {
-                    Ok(()) => self.table.remove(volume.id),
-                    Err(error) => {
-                        let (volume, error) = (volume.id, chain(&error));
-                        tracing::error!(volume = volume.0, error, "the volume can't be closed");
-                        *failed.lock() = Some(volume);
-                    }
-                }
-            }
-        };
-        // Each may wait for its calls.
-        std::thread::scope(|scope| {
-            for _ in 1..used.len().min(CLOSERS) {
-                // Without one more thread, the others have more to do.
-                let _ = std::thread::Builder::new().name("afs-close".into()).spawn_scoped(scope, close);
-            }
-            close();
-        });
-        match failed.into_inner() {
-            Some(volume) => Err(Error::Busy { volume }),
-            None => partition.end(),
-        }
-    }
-
-    /// Refuses while a transaction has a volume of a partition.
-    fn check_transactions(&self, partition: PartitionId) -> Result<()> {
-        let of_it = |found: &Transaction| found.volume.partition.id == partition && !found.is_deleted;
-        match self.transactions.all().into_iter().find(of_it) {
-            None => Ok(()),
-            Some(found) => Err(Error::InTransaction {
-                volume: found.volume.id,
-                transaction: found.id,
-                call: found.last_call,
-            }),
-        }
-    }
-
-    /// Serves the volumes of a partition again that [`Self::close`] could not close, or has closed.
-    fn reopen(&self, partition: &Arc<Partition>) {
-        let used = self.table.used(partition.id);
-        used.iter().for_each(|volume| volume.set_service(header::Service::Unknown));
-        match partition.contents() {
-            Ok(contents) => {
-                self.table.open(partition);
-                // Those that could not be closed are there.
-                drop(self.table.fill(partition, contents.volumes));
-            }
-            Err(error) => {
-                let error = chain(&error);
-                tracing::error!(partition = %partition.id, error, "its volumes are not served again");
-            }
-        }
-    }
 }
 
 /// A running server. Dropping it closes all volumes.
@@ -449,6 +376,7 @@ pub struct Server {
     volumes: Option<Arc<Endpoint>>,
     threads: Vec<JoinHandle<()>>,
     stop: Arc<Stop>,
+    promises_file: Option<PathBuf>,
 }
 
 #[derive(Default)]
@@ -473,6 +401,7 @@ impl Server {
             partitions: RwLock::default(),
             callbacks,
             hosts,
+            remembered: Remembered::default(),
             protection,
             transactions: Transactions::default(),
             shared,
@@ -486,9 +415,15 @@ impl Server {
             forwards: options.forwards,
             realms: options.realms,
             keys: Arc::clone(&options.keys),
+            uuid: options.uuid,
             superusers: options.superusers,
             outward: OnceLock::new(),
         });
+        if let Some(path) = &options.promises_file
+            && let Err(error) = core.remembered.load(path, options.uuid, &core.hosts)
+        {
+            tracing::warn!(?path, %error, "promises of before can't be read: clients are reset");
+        }
         let classes: Vec<Arc<dyn Class>> =
             vec![Arc::new(Null), Arc::new(rxkad::Server::new(options.keys, Level::Clear))];
         let endpoint = |port, shards, service: (u16, Arc<dyn rx::Service>)| {
@@ -515,7 +450,8 @@ impl Server {
             thread.spawn(move || run_keeper(&core, &stop)).map_err(system)?
         };
         let threads = vec![ticker, keeper];
-        Ok(Self { core, clients, files: Some(files), volumes: Some(volumes), threads, stop })
+        let promises_file = options.promises_file;
+        Ok(Self { core, clients, files: Some(files), volumes: Some(volumes), threads, stop, promises_file })
     }
 
     /// Serves a partition too.
@@ -530,6 +466,9 @@ impl Server {
         self.core.loading.fetch_add(1, Ordering::AcqRel);
         let loaded = self.core.load(&partition);
         self.core.loading.fetch_sub(1, Ordering::AcqRel);
+        // The keeper checks the promises that were taken back.
+        drop(self.stop.stopped.lock());
+        self.stop.wake.notify_all();
         loaded.inspect_err(|_| self.forget(partition.id))
     }
 
@@ -561,8 +500,8 @@ impl Server {
         // No transaction begins on a partition that is not listed.
         self.forget(id);
         let checked = self.core.check_transactions(id);
-        let removed =
-            checked.and_then(|()| self.core.close(&partition).inspect_err(|_| self.core.reopen(&partition)));
+        let close = || self.core.close(&partition, Promises::Break);
+        let removed = checked.and_then(|()| close().inspect_err(|_| self.core.reopen(&partition)));
         removed.inspect_err(|_| _ = self.list(&partition))
     }
 
@@ -573,13 +512,26 @@ impl Server {
     /// Those of [`Self::remove`] but for transactions. The partition is not served after them
     /// either.
     pub fn force_out(&self, id: PartitionId) -> Result<()> {
+        self.part_with(id, Promises::Break)
+    }
+
+    /// As [`Self::force_out`], because the server ends: clients keep their promises until its next
+    /// start.
+    ///
+    /// # Errors
+    /// Those of [`Self::force_out`].
+    pub fn end(&self, id: PartitionId) -> Result<()> {
+        self.part_with(id, Promises::Keep)
+    }
+
+    fn part_with(&self, id: PartitionId, promises: Promises) -> Result<()> {
         let Some(partition) = self.core.partition(id) else { return Ok(()) };
         self.forget(id);
         for found in self.core.transactions.end_all(|volume| volume.partition.id == id) {
             let (volume, call) = (found.volume.id.0, found.last_call);
             tracing::warn!(transaction = found.id, volume, call, "a transaction ends with its partition");
         }
-        self.core.close(&partition)
+        self.core.close(&partition, promises)
     }
 
     /// Forgets a partition whose pool does not answer. Its volumes are not closed, and calls that
@@ -592,6 +544,8 @@ impl Server {
         for volume in self.core.table.used(id) {
             self.core.table.remove(volume.id);
             volume.forget();
+            // Clients must not believe in what may come back as another.
+            volume.callbacks.forsake();
         }
         drop(self.core.transactions.end_all(|volume| volume.partition.id == id));
     }
@@ -642,6 +596,10 @@ fn run_ticker(core: &Core, stop: &Stop) {
 fn run_keeper(core: &Core, stop: &Stop) {
     let mut stopped = stop.stopped.lock();
     while !*stopped {
+        while !*stopped && parking_lot::MutexGuard::unlocked(&mut stopped, || core.check_next()) {}
+        if *stopped {
+            return;
+        }
         let waited = stop.wake.wait_for(&mut stopped, KEEP);
         if *stopped || !waited.timed_out() {
             continue;
@@ -675,10 +633,15 @@ impl Drop for Server {
         self.clients.close();
         drop(self.core.transactions.end_all(|_| true));
         for partition in self.core.partitions() {
-            if let Err(error) = self.core.close(&partition) {
+            if let Err(error) = self.core.close(&partition, Promises::Keep) {
                 let error = chain(&error);
                 tracing::error!(partition = %partition.id, error, "the partition can't be closed");
             }
+        }
+        if let Some(path) = &self.promises_file
+            && let Err(error) = self.core.remembered.save(path, self.core.uuid, &self.core.hosts)
+        {
+            tracing::warn!(?path, %error, "promises can't be kept: clients are reset at the next start");
         }
     }
 }

@@ -26,6 +26,7 @@
 mod beside;
 mod entry;
 mod headers;
+mod identity;
 mod kept;
 mod left;
 mod log;
@@ -35,6 +36,7 @@ mod scan;
 
 pub use beside::Beside;
 pub use headers::Headers;
+pub use identity::Identity;
 pub use left::{Contents, Failures, Left};
 pub use offline::{Offline, OnDisk, partitions};
 

@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use observe::{Mutex, Site};
 use parking_lot::RwLock;
 
-use super::callbacks::CallBacks;
+use super::callbacks::{CallBacks, VolumeCallBacks};
 use super::header::{Service, Stored};
 use super::shared::Shared;
 use super::store::{Found, Head, Partition};
@@ -256,12 +256,23 @@ impl Table {
 
     /// Adds a volume that is to be used. `None`: there is one of this number.
     pub fn add(&self, partition: &Arc<Partition>, found: Found) -> Option<Arc<Volume>> {
+        self.add_with(partition, found, |_| ())
+    }
+
+    /// [`Self::add`], with promises that `promised` makes before others find the volume.
+    pub(super) fn add_with(
+        &self,
+        partition: &Arc<Partition>,
+        found: Found,
+        promised: impl FnOnce(&VolumeCallBacks),
+    ) -> Option<Arc<Volume>> {
         let id = found.id();
         let mut part = self.part(id).lock();
         if part.has(id) {
             return None;
         }
         let volume = self.make(Arc::clone(partition), found);
+        promised(&volume.callbacks);
         volume.note_use();
         part.used.insert(id, Arc::clone(&volume));
         self.count_of(partition.id).fetch_add(1, Ordering::AcqRel);

@@ -45,6 +45,9 @@ struct Cell {
     realms: Realms,
 }
 
+/// The file in the folder for local state that keeps clients' promises until the next start.
+const PROMISES: &str = "poolhouse-promises";
+
 /// The running server.
 pub(crate) struct Running {
     pub(crate) settings: Settings,
@@ -154,6 +157,7 @@ impl Running {
             superusers: cell.superusers,
             realms: cell.realms,
             shards: sockets(),
+            promises_file: Some(folders.local.join(PROMISES)),
             ..Options::new(address, Arc::clone(&cell.keys), cell.name.clone(), uuid)
         };
         let server = Server::start(options, Arc::clone(&protection) as Arc<_>);

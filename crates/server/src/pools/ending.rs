@@ -18,6 +18,7 @@
 //! # Locks
 //! [`State`] is held for reading and counting, never while something is unmounted or written.
 
+use crate::afs::Parting;
 use crate::commands::pool::leave;
 use crate::mounts::threads::threads_for;
 use crate::pools::Pools;
@@ -191,7 +192,7 @@ impl Ending {
         if !pools.attachments.take_volumes(imported) {
             tracing::error!(pool = name, "clients of its volumes don't let go");
         }
-        if let Err(error) = pools.afs.release(imported, true) {
+        if let Err(error) = pools.afs.release(imported, Parting::Ending) {
             tracing::error!(pool = name, %error, "its partitions of AFS don't end");
         }
         self.unmount(imported);

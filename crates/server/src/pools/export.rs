@@ -1,5 +1,6 @@
 //! The export of a pool, and giving up one that can't be exported.
 
+use crate::afs::Parting;
 use crate::commands::pool::leave;
 use crate::mounts::MountedFs;
 use crate::mounts::threads::threads_for;
@@ -146,7 +147,7 @@ impl Pools {
             },
         };
         let mounts = |mounted: Vec<Mounted>| mounted.into_iter().map(|(_, live)| live).collect::<Vec<_>>();
-        let refused = refused.or_else(|| self.afs.release(imported, false).err());
+        let refused = refused.or_else(|| self.afs.release(imported, Parting::Asked).err());
         if let Some(error) = refused {
             return Err(Refused { may_pass: error.is_busy(), error, mounts: mounts(mounted), devices });
         }

@@ -1,5 +1,6 @@
 //! Partitions of the AFS server that commands make.
 
+use crate::afs::Parting;
 use crate::pools::Pools;
 use crate::pools::imported::Imported;
 use crate::query;
@@ -110,7 +111,7 @@ impl Pools {
             return Ok(());
         }
         // What fails is logged: the pool may be closed already.
-        let _ = self.afs.release(imported, true);
+        let _ = self.afs.release(imported, Parting::Forced);
         match now {
             Ok(another) => {
                 self.afs.adopt(&another);

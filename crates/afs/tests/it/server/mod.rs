@@ -8,6 +8,7 @@ mod crash;
 mod files;
 mod forwards;
 mod promises;
+mod restarts;
 mod resting;
 mod restores;
 mod rights;
