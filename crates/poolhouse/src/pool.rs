@@ -151,6 +151,24 @@ impl Pool {
         self.spa.name()
     }
 
+    /// Has the cache treat the blocks of a dataset as its properties `primarycache` and `prefetch`
+    /// say, from now on.
+    ///
+    /// # Errors
+    /// [`Error::Dataset`]: a property can't be read.
+    pub fn follow_cache(&self, dataset: &dsl::Dataset) -> Result<()> {
+        let kind = |prop| {
+            let found = self.spa().read(|| dataset.property(prop))?.map(|property| property.value);
+            Ok::<_, dsl::Error>(match found {
+                Some(dsl::Value::Number(number)) => arc::CacheType::of_number(number),
+                Some(dsl::Value::Text(_)) | None => arc::CacheType::All,
+            })
+        };
+        let policy = arc::Policy { keep: kind(dsl::Prop::Primarycache)?, ahead: kind(dsl::Prop::Prefetch)? };
+        self.spa().cache().set_policy(dataset.object().0, policy);
+        Ok(())
+    }
+
     /// Opens a file system, volume or snapshot: `pool/a/b`, `pool/a/b@snap` (`dsl_dataset_hold`).
     ///
     /// # Errors

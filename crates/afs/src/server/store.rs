@@ -479,6 +479,7 @@ impl Partition {
     fn files(&self, name: &str) -> Result<FileSystem> {
         let dataset = self.pool.dataset(name)?;
         let policy = Policy::of(dataset.dsl()).map_err(poolhouse::Error::from)?;
+        self.pool.follow_cache(dataset.dsl())?;
         Ok(self.pool.open_for_writing(dataset.dsl(), Policies::new(policy))?)
     }
 
@@ -490,6 +491,7 @@ impl Partition {
         let dataset = self.pool.dataset(&self.snapshot_name(head, id))?;
         let heads = self.pool.spa().writer().map(|live| live.dsl().heads());
         let hold = heads.map(|heads| heads.long_hold(dataset.dsl().object().0));
+        self.pool.follow_cache(dataset.dsl())?;
         Ok((dataset.filesystem()?, hold))
     }
 

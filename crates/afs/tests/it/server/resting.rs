@@ -188,3 +188,31 @@ fn lists_are_not_older() {
         }
     });
 }
+
+/// Goal: properties for the cache steer a volume and its clone from their next opening on.
+#[test]
+fn properties_of_the_cache() {
+    let rig = Rig::new();
+    rig.volume(VOLUME, "v");
+    let (operator, client) = (rig.operator(), rig.client(None));
+    let transaction = operator.begin(VOLUME, attach::BUSY).unwrap();
+    operator.clone_volume(transaction, 1, "v.readonly", CLONE).unwrap();
+    operator.end(transaction).unwrap();
+    operator.complete(operator.begin(CLONE, attach::OFFLINE).unwrap());
+    let pool = rig.pool.as_ref().unwrap();
+    let policies = || {
+        [VOLUME, CLONE].iter().for_each(|id| _ = client.status(root(*id)).unwrap());
+        let of = |name: String| {
+            let object = pool.dataset(&name).unwrap().dsl().object().0;
+            let cache = pool.spa().cache();
+            (cache.keeps_data(object), cache.prefetches(object))
+        };
+        [of(format!("cell/vicepa/{VOLUME}")), of(format!("cell/vicepa/{VOLUME}@{CLONE}"))]
+    };
+    assert_eq!(policies(), [(true, Some(true)); 2]);
+    pool.set("cell/vicepa", "primarycache", "metadata").unwrap();
+    pool.set("cell/vicepa", "prefetch", "none").unwrap();
+    give_up_all(&client);
+    rig.rest();
+    assert_eq!(policies(), [(false, None); 2]);
+}
