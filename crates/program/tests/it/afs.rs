@@ -369,6 +369,18 @@ fn what_is_served_stays() {
     }
     stand.daemon.good("zfs mount -a");
     stand.daemon.good(&format!("zfs snapshot {volume}@daily"));
+    // What would pass for a volume.
+    stand.daemon.good("zfs create -o mountpoint=none tank/other");
+    for line in [
+        "zfs create tank/vicepa/7".to_owned(),
+        format!("zfs create {volume}/below"),
+        format!("zfs clone {volume}@daily tank/vicepa/7"),
+        "zfs rename tank/other tank/vicepa/7".to_owned(),
+    ] {
+        let why = stand.bad(&line);
+        assert!(why.contains("vos create"), "{line}: {why}");
+    }
+    stand.daemon.good("zfs destroy tank/other");
     stand.daemon.good(&format!("ls {volume}@daily:"));
     // A promoted clone would take the volume's clones along.
     stand.daemon.good(&format!("zfs clone -o canmount=off {volume}@daily tank/copy"));

@@ -17,7 +17,11 @@ impl Afs {
         let check = |name: &str| self.check_end_of(name);
         match change {
             DatasetChange::Destroy { names, .. } => names.iter().try_for_each(|name| check(name)),
-            DatasetChange::Rename { from, .. } => check(from),
+            DatasetChange::Create { name, .. } | DatasetChange::Clone { name, .. } => self.check_new(name),
+            DatasetChange::Rename { from, to, .. } => {
+                check(from)?;
+                self.check_new(to)
+            }
             DatasetChange::RenameSnapshot { dataset, from, to, .. } => {
                 check(&format!("{dataset}@{from}"))?;
                 self.check_new_snapshot(&format!("{dataset}@{to}"))
@@ -72,6 +76,21 @@ impl Afs {
             DatasetChange::Rename { .. } => self.adopt(imported),
             _ => self.list_in(imported),
         }
+    }
+
+    /// Refuses a dataset that would pass for a volume of a partition that is served, or that would be
+    /// below one.
+    ///
+    /// # Errors
+    /// * [`Reason::BadValue`]
+    fn check_new(&self, name: &str) -> Result<(), Error> {
+        if self.server_of(name).is_none_or(|(_, volume)| volume.is_none()) {
+            return Ok(());
+        }
+        let what = "AFS has volumes under such names; choose a name that is no number, or make a volume \
+                    with 'vos create'"
+            .to_owned();
+        Err(Error::new(name, Reason::BadValue { what }))
     }
 
     /// Refuses a snapshot of a volume that would pass for a clone: one whose name is a number.
