@@ -44,6 +44,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use zio::{ReadOptions, WritePolicy};
 
+/// The feature that records of the intent log may need.
+const LOG_FEATURE: &str = "zilsaxattr";
+
 /// The live datasets of a pool.
 #[derive(Debug, Default)]
 pub struct Heads {
@@ -547,7 +550,15 @@ impl<'a> Syncing<'a> {
         }
         self.enter(object, root, &sums)?;
         let is_complete = self.ds(object)?.flags & DS_FLAG_INCONSISTENT == 0;
-        match os.has_log(self.tx.txg())? || !is_complete {
+        let has_log = os.has_log(self.tx.txg())?;
+        // Its records may need the feature. It ends in the txg that removes the log.
+        if has_log
+            && ended.remove(LOG_FEATURE)
+            && let Some(head) = heads.state.lock().live.get_mut(&object)
+        {
+            head.ended.insert(LOG_FEATURE);
+        }
+        match has_log || !is_complete {
             true => heads.note_unsettled(object),
             false => heads.note_settled(object),
         }

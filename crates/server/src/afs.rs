@@ -561,7 +561,8 @@ impl Afs {
     pub(crate) fn abandon(&self, pool: &str) {
         let Some(running) = self.server.lock().clone() else { return };
         for name in self.names_of(pool) {
-            let entry = self.partitions.lock().remove(&name);
+            // The number of one that could not be served may be that of another one.
+            let entry = self.partitions.lock().remove(&name).filter(Entry::is_in_use);
             if let Some(id) = entry.and_then(|entry| entry.id) {
                 running.server.abandon(id);
             }

@@ -30,7 +30,7 @@
 //! OpenAFS: `src/viced/callback.c`.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -97,7 +97,7 @@ impl Promise {
 }
 
 /// A promise for a file of a volume that is not served for a while.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct SetAside {
     pub(super) vnode: Vnode,
     pub(super) unique: Unique,
@@ -294,7 +294,7 @@ impl Shared {
 /// The promises of a server. Dropping it ends the thread that keeps them within their bounds.
 pub struct CallBacks {
     shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl CallBacks {
@@ -303,10 +303,10 @@ impl CallBacks {
     /// # Errors
     /// The system can't start a thread.
     pub fn start(hosts: Arc<Hosts>, limits: Limits) -> std::io::Result<Self> {
-        let mut callbacks = Self::without_thread(hosts, limits);
+        let callbacks = Self::without_thread(hosts, limits);
         let shared = Arc::clone(&callbacks.shared);
         let thread = std::thread::Builder::new().name("afs-callbacks".into());
-        callbacks.thread = Some(thread.spawn(move || shared.run())?);
+        *callbacks.thread.lock() = Some(thread.spawn(move || shared.run())?);
         Ok(callbacks)
     }
 
@@ -321,7 +321,18 @@ impl CallBacks {
             work: Mutex::default(),
             wake: Condvar::new(),
         };
-        Self { shared: Arc::new(shared), thread: None }
+        Self { shared: Arc::new(shared), thread: Mutex::default() }
+    }
+
+    /// Ends the thread that keeps promises within their bounds. All hosts then know what it has
+    /// broken, or are owed it.
+    pub(super) fn stop(&self) {
+        self.shared.work.lock().stop = true;
+        self.shared.wake.notify_all();
+        if let Some(thread) = self.thread.lock().take() {
+            // Its panic was reported where it happened.
+            let _ = thread.join();
+        }
     }
 
     /// The promises of a volume, none yet. The volume owns them: if it is dropped, so are they.
@@ -331,6 +342,7 @@ impl CallBacks {
             number: self.shared.next.fetch_add(1, Ordering::Relaxed),
             shared: Arc::clone(&self.shared),
             me: Weak::clone(me),
+            ended: AtomicBool::new(false),
             table: Mutex::default(),
         })
     }
@@ -354,12 +366,7 @@ impl CallBacks {
 
 impl Drop for CallBacks {
     fn drop(&mut self) {
-        self.shared.work.lock().stop = true;
-        self.shared.wake.notify_all();
-        if let Some(thread) = self.thread.take() {
-            // Its panic was reported where it happened.
-            let _ = thread.join();
-        }
+        self.stop();
     }
 }
 
@@ -369,6 +376,8 @@ pub struct VolumeCallBacks {
     number: u64,
     shared: Arc<Shared>,
     me: Weak<Self>,
+    /// No more promises are made. Changed under the lock of the table.
+    ended: AtomicBool,
     table: Mutex<BTreeMap<Key, Promise>>,
 }
 
@@ -478,8 +487,18 @@ impl VolumeCallBacks {
         }
     }
 
-    /// Ends all promises of the volume without a call: their hosts are reset when they call next.
+    /// Ends all promises of the volume without a call: their hosts are reset when they call next. No
+    /// more are made.
     pub(super) fn forsake(&self) {
+        {
+            let _table = self.table.lock();
+            self.ended.store(true, Ordering::Release);
+        }
+        self.reset_holders();
+    }
+
+    /// Ends all promises of the volume without a call: their hosts are reset when they call next.
+    pub(super) fn reset_holders(&self) {
         for promise in self.set_aside(Instant::now()) {
             promise.host.owe_reset();
         }
@@ -529,7 +548,7 @@ impl Promising<'_> {
 
     fn add(&mut self, vnode: u32, unique: u32) -> CallBack {
         let Self { of, host, seconds, table } = self;
-        if !host.is_ready() {
+        if !host.is_ready() || of.ended.load(Ordering::Acquire) {
             return CallBack::dropped();
         }
         let key = (vnode, unique, host.number());

@@ -15,6 +15,9 @@ pub enum Error {
     /// A header or dump is malformed, or can't be made.
     #[error(transparent)]
     Format(#[from] crate::Error),
+    /// The system gives no random bytes.
+    #[error("the system gives no random bytes")]
+    Random,
     /// A stored header lacks a part.
     #[error("the stored header of the volume is malformed")]
     Malformed,

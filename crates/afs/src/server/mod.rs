@@ -50,8 +50,8 @@ pub use error::{Error, Result, chain};
 pub use withheld::Withheld;
 
 use std::net::{Ipv4Addr, SocketAddrV4};
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -93,6 +93,8 @@ const TICK: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(600);
 /// The default of [`Options::most_open`].
 const MOST_OPEN: usize = 8192;
+/// So many ticks after the last partition came, clients of others are reset.
+const LATEST: u32 = 10;
 /// How often partitions bring their lists of volumes up to date.
 const KEEP: Duration = Duration::from_secs(60);
 
@@ -191,6 +193,8 @@ pub struct Core {
     uuid: Uuid,
     superusers: Superusers,
     callers: Callers,
+    /// The ticks since the last partition came, while no more are expected.
+    waited: AtomicU32,
     /// Partitions whose volumes are being found.
     loading: AtomicUsize,
     /// Until when more partitions are expected.
@@ -281,6 +285,22 @@ impl Core {
         self.partitions.read().iter().find(|partition| partition.id == id).cloned()
     }
 
+    fn load_promises(&self, file: Option<&Path>) {
+        if let Some(path) = file
+            && let Err(error) = self.remembered.load(path, self.uuid, &self.hosts)
+        {
+            tracing::warn!(?path, %error, "promises of before can't be read: clients are reset");
+        }
+    }
+
+    fn save_promises(&self, file: Option<&Path>) {
+        if let Some(path) = file
+            && let Err(error) = self.remembered.save(path, self.uuid, &self.hosts)
+        {
+            tracing::warn!(?path, %error, "promises can't be kept: clients are reset at the next start");
+        }
+    }
+
     /// Notes that a file system has another name, for its clones.
     fn move_clones(&self, partition: &Partition, was: store::Head, head: store::Head) {
         match partition.clones(head) {
@@ -345,7 +365,10 @@ impl Core {
             let _ = self.transactions.end(id);
         }
         self.table.rest(self.patience, self.most_open);
-        if !self.is_starting() {
+        // Partitions of one pool come one after another.
+        let waited = if self.is_starting() { 0 } else { self.waited.load(Ordering::Relaxed) + 1 };
+        self.waited.store(waited, Ordering::Relaxed);
+        if waited >= LATEST {
             self.remembered.forsake();
         }
     }
@@ -383,6 +406,8 @@ pub struct Server {
 struct Stop {
     stopped: Mutex<bool>,
     wake: Condvar,
+    /// Wakes the keeper: there are promises to check, or the server ends.
+    check: Condvar,
 }
 
 impl Server {
@@ -408,6 +433,7 @@ impl Server {
             patience: u32::try_from(options.patience.as_secs()).unwrap_or(u32::MAX),
             most_open: options.most_open,
             callers: Callers::default(),
+            waited: AtomicU32::new(0),
             loading: AtomicUsize::new(0),
             expected: Mutex::default(),
             withheld: RwLock::default(),
@@ -419,11 +445,6 @@ impl Server {
             superusers: options.superusers,
             outward: OnceLock::new(),
         });
-        if let Some(path) = &options.promises_file
-            && let Err(error) = core.remembered.load(path, options.uuid, &core.hosts)
-        {
-            tracing::warn!(?path, %error, "promises of before can't be read: clients are reset");
-        }
         let classes: Vec<Arc<dyn Class>> =
             vec![Arc::new(Null), Arc::new(rxkad::Server::new(options.keys, Level::Clear))];
         let endpoint = |port, shards, service: (u16, Arc<dyn rx::Service>)| {
@@ -434,8 +455,12 @@ impl Server {
         };
         let files: Arc<dyn rx::Service> = Arc::new(FileServer::new(Arc::clone(&core)));
         let volumes: Arc<dyn rx::Service> = Arc::new(VolumeServer::new(Arc::clone(&core)));
-        let files = endpoint(options.file_port, options.shards, (FILE_SERVICE, files))?;
         let volumes = endpoint(options.volume_port, 1, (VOLUME_SERVICE, volumes))?;
+        let promises_file = options.promises_file;
+        // The first client may call as soon as the address is bound.
+        core.load_promises(promises_file.as_deref());
+        let files = endpoint(options.file_port, options.shards, (FILE_SERVICE, files))
+            .inspect_err(|_| core.save_promises(promises_file.as_deref()))?;
         clients.attach(&files);
         let _ = core.outward.set(Arc::downgrade(&volumes));
         let stop = Arc::new(Stop::default());
@@ -450,7 +475,6 @@ impl Server {
             thread.spawn(move || run_keeper(&core, &stop)).map_err(system)?
         };
         let threads = vec![ticker, keeper];
-        let promises_file = options.promises_file;
         Ok(Self { core, clients, files: Some(files), volumes: Some(volumes), threads, stop, promises_file })
     }
 
@@ -468,7 +492,7 @@ impl Server {
         self.core.loading.fetch_sub(1, Ordering::AcqRel);
         // The keeper checks the promises that were taken back.
         drop(self.stop.stopped.lock());
-        self.stop.wake.notify_all();
+        self.stop.check.notify_all();
         loaded.inspect_err(|_| self.forget(partition.id))
     }
 
@@ -600,7 +624,7 @@ fn run_keeper(core: &Core, stop: &Stop) {
         if *stopped {
             return;
         }
-        let waited = stop.wake.wait_for(&mut stopped, KEEP);
+        let waited = stop.check.wait_for(&mut stopped, KEEP);
         if *stopped || !waited.timed_out() {
             continue;
         }
@@ -622,6 +646,7 @@ impl Drop for Server {
     fn drop(&mut self) {
         *self.stop.stopped.lock() = true;
         self.stop.wake.notify_all();
+        self.stop.check.notify_all();
         self.core.partitions().iter().for_each(|partition| partition.end_listings());
         for thread in self.threads.drain(..) {
             // Its panic was reported where it happened.
@@ -631,6 +656,7 @@ impl Drop for Server {
         drop(self.files.take());
         drop(self.volumes.take());
         self.clients.close();
+        self.core.callbacks.stop();
         drop(self.core.transactions.end_all(|_| true));
         for partition in self.core.partitions() {
             if let Err(error) = self.core.close(&partition, Promises::Keep) {
@@ -638,10 +664,6 @@ impl Drop for Server {
                 tracing::error!(partition = %partition.id, error, "the partition can't be closed");
             }
         }
-        if let Some(path) = &self.promises_file
-            && let Err(error) = self.core.remembered.save(path, self.core.uuid, &self.core.hosts)
-        {
-            tracing::warn!(?path, %error, "promises can't be kept: clients are reset at the next start");
-        }
+        self.core.save_promises(self.promises_file.as_deref());
     }
 }

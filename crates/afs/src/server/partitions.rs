@@ -63,34 +63,40 @@ impl Core {
     /// Adds those volumes of a partition to the table that clients have promises for. Returns those
     /// whose numbers there are already.
     fn take_back(&self, partition: &Arc<Partition>, volumes: &mut Vec<Found>) -> Vec<Found> {
-        let kept = partition.guid().map(|guid| self.remembered.take(partition.id, guid));
-        let mut kept: HashMap<VolumeId, Kept> =
-            kept.unwrap_or_default().into_iter().map(|kept| (kept.id, kept)).collect();
-        if kept.is_empty() {
+        let kept = partition.guid().map(|guid| self.remembered.take(partition, guid));
+        let Ok(Some(kept)) = kept else {
+            let partition = partition.id;
+            tracing::warn!(%partition, "another server may have served it: all clients are reset");
+            self.hosts.all().iter().for_each(|host| host.owe_reset());
             return Vec::new();
+        };
+        let mut kept: HashMap<VolumeId, Kept> = kept.into_iter().map(|kept| (kept.id, kept)).collect();
+        // Of a number that came twice, the table chooses.
+        let mut seen: HashSet<VolumeId> = HashSet::new();
+        for id in volumes.iter().map(|found| found.id()) {
+            if kept.contains_key(&id)
+                && !seen.insert(id)
+                && let Some(twice) = kept.remove(&id)
+            {
+                forsake(&twice.promises);
+            }
         }
         let (now, mut refused) = (Instant::now(), Vec::new());
         let promised: Vec<Found> = volumes.extract_if(.., |found| kept.contains_key(&found.id())).collect();
         for found in promised {
-            let Some(Kept { id, identity, promises }) = kept.remove(&found.id()) else {
+            let Some(Kept { id, identity, promises }) = kept.remove(&found.id()) else { continue };
+            let mut promises = Some(promises);
+            let promised = |of: &VolumeCallBacks| of.take_back(promises.take().unwrap_or_default(), now);
+            if self.table.add_with(partition, found, promised).is_some() {
+                let partition = Arc::clone(partition);
+                self.remembered.check_later(Unchecked { partition, id, identity });
+            } else {
                 refused.push(found);
-                continue;
-            };
-            let promised = |callbacks: &VolumeCallBacks| callbacks.take_back(promises, now);
-            match self.table.add_with(partition, found, promised) {
-                Some(_) => {
-                    let partition = Arc::clone(partition);
-                    self.remembered.check_later([Unchecked { partition, id, identity }]);
-                }
-                None => refused.push(found),
             }
+            promises.iter().for_each(|promises| forsake(promises));
         }
         // Volumes that are gone.
-        for Kept { id, promises, .. } in kept.into_values() {
-            let callbacks = self.callbacks.volume(id);
-            callbacks.take_back(promises, now);
-            callbacks.forsake();
-        }
+        kept.into_values().for_each(|kept| forsake(&kept.promises));
         refused
     }
 
@@ -98,10 +104,13 @@ impl Core {
     /// whether there was one to check.
     pub(super) fn check_next(&self) -> bool {
         self.remembered.check_next(|Unchecked { partition, id, identity }| {
-            if let Some(Listed::Used(volume)) = self.table.look(*id)
-                && Arc::ptr_eq(&volume.partition, partition)
-                && !partition.identity(volume.found()).is_ok_and(|now| now == *identity)
-            {
+            let Some(Listed::Used(volume)) = self.table.look(*id) else { return };
+            if !Arc::ptr_eq(&volume.partition, partition) {
+                return;
+            }
+            if partition.is_stuck() {
+                volume.callbacks.reset_holders();
+            } else if !partition.identity(volume.found()).is_ok_and(|now| now == *identity) {
                 tracing::info!(volume = id.0, "it changed while it was not served: its clients hear of it");
                 volume.callbacks.volume_changed();
             }
@@ -135,6 +144,9 @@ impl Core {
                         }
                     }
                     Err(error) => {
+                        if promises == Promises::Break {
+                            volume.callbacks.volume_changed();
+                        }
                         let (volume, error) = (volume.id, chain(&error));
                         tracing::error!(volume = volume.0, error, "the volume can't be closed");
                         *failed.lock() = Some(volume);
@@ -143,36 +155,36 @@ impl Core {
             }
         };
         // Each may wait for its calls.
-        std::thread::scope(|scope| {
-            for _ in 1..used.len().min(CLOSERS) {
-                // Without one more thread, the others have more to do.
-                let _ = std::thread::Builder::new().name("afs-close".into()).spawn_scoped(scope, close);
-            }
-            close();
-        });
-        if let Some(volume) = failed.into_inner() {
-            kept.into_inner().into_iter().for_each(|(_, promises)| forsake(promises));
-            return Err(Error::Busy { volume });
+        with_threads(used.len(), &close);
+        let ended = match failed.into_inner() {
+            Some(volume) => Err(Error::Busy { volume }),
+            None => partition.end(),
+        };
+        let kept = kept.into_inner();
+        match partition.guid() {
+            // All that was written is on disk now.
+            Ok(guid) if ended.is_ok() => self.remember(partition, guid, &kept),
+            _ => kept.iter().for_each(|(_, promises)| forsake(promises)),
         }
-        let ended = partition.end();
-        // All that was written is on disk now.
-        self.remember(partition, kept.into_inner());
         ended
     }
 
     /// Keeps the promises of a partition that was closed.
-    fn remember(&self, partition: &Partition, volumes: Vec<(Found, Vec<SetAside>)>) {
-        let mut kept = Vec::new();
-        let guid = partition.guid();
-        for (found, promises) in volumes {
-            match (&guid, partition.identity(found)) {
-                (Ok(_), Ok(identity)) => kept.push(Kept { id: found.id(), identity, promises }),
-                _ => forsake(promises),
+    fn remember(&self, partition: &Partition, guid: u64, volumes: &[(Found, Vec<SetAside>)]) {
+        let (next, kept) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+        let identify = || {
+            while let Some((found, promises)) = volumes.get(next.fetch_add(1, Ordering::Relaxed)) {
+                match partition.identity(*found) {
+                    Ok(identity) => {
+                        let (id, promises) = (found.id(), promises.clone());
+                        kept.lock().push(Kept { id, identity, promises });
+                    }
+                    Err(_) => forsake(promises),
+                }
             }
-        }
-        if let Ok(guid) = guid {
-            self.remembered.put(partition.id, guid, kept);
-        }
+        };
+        with_threads(volumes.len(), &identify);
+        self.remembered.put(partition, guid, kept.into_inner());
     }
 
     /// Refuses while a transaction has a volume of a partition.
@@ -222,7 +234,18 @@ fn set_aside(volume: &Arc<Volume>) -> Option<(Found, Vec<SetAside>)> {
     (!promises.is_empty()).then(|| (volume.found(), promises))
 }
 
+/// Does work of so many parts in several threads.
+fn with_threads(parts: usize, work: &(impl Fn() + Sync)) {
+    std::thread::scope(|scope| {
+        for _ in 1..parts.min(CLOSERS) {
+            // Without one more thread, the others have more to do.
+            let _ = std::thread::Builder::new().name("afs-close".into()).spawn_scoped(scope, work);
+        }
+        work();
+    });
+}
+
 /// Has the clients of these promises reset.
-fn forsake(promises: Vec<SetAside>) {
+fn forsake(promises: &[SetAside]) {
     promises.iter().for_each(|promise| promise.host.owe_reset());
 }

@@ -10,7 +10,8 @@
 //!
 //! The file is used once: it is removed before the first call is served. After a crash there is
 //! none, and all clients are reset. It is beside the server's UUID and not in the pool, because a
-//! pool may be rewound, or go to another server.
+//! pool may be rewound, or go to another server. An old copy of it is of no use: each end gives a
+//! partition a new nonce, which the file must have.
 //!
 //! # Time
 //! The file has the seconds that a promise still holds, not when it ends. So the time in between
@@ -24,6 +25,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
@@ -57,10 +59,11 @@ wire_struct! {
         pub promises: List<SavedPromise, MOST>,
     }
 
-    /// A partition, by its number and the guid of its dataset.
+    /// A partition, by its number and the guid of its dataset, and the nonce of its end.
     pub struct SavedPartition {
         pub id: u32,
         pub guid: u64,
+        pub nonce: u64,
         pub volumes: List<SavedVolume, MOST>,
     }
 
@@ -86,7 +89,10 @@ pub(super) struct Kept {
 struct Part {
     id: PartitionId,
     guid: u64,
+    nonce: u64,
     volumes: Vec<Kept>,
+    /// It was not served yet by this process.
+    is_of_file: bool,
 }
 
 /// A volume whose promises were taken back. They must be broken if its identity is another.
@@ -101,6 +107,8 @@ pub(super) struct Unchecked {
 #[derive(Debug, Default)]
 pub(super) struct Remembered {
     parts: Mutex<Vec<Part>>,
+    /// Hosts were taken from a file.
+    has_hosts: AtomicBool,
     unchecked: Mutex<Vec<Unchecked>>,
 }
 
@@ -136,13 +144,16 @@ impl Remembered {
         };
         let part = |saved: &SavedPartition| {
             let id = PartitionId(u8::try_from(saved.id).ok()?);
-            Some(Part { id, guid: saved.guid, volumes: saved.volumes.iter().map(volume).collect() })
+            let (guid, nonce, volumes) =
+                (saved.guid, saved.nonce, saved.volumes.iter().map(volume).collect());
+            Some(Part { id, guid, nonce, volumes, is_of_file: true })
         };
         let parts: Vec<Part> = saved.partitions.iter().filter_map(part).collect();
         let promises: usize =
             parts.iter().flat_map(|part| &part.volumes).map(|kept| kept.promises.len()).sum();
         tracing::info!(hosts = hosts.iter().flatten().count(), promises, "clients of before are known");
         *self.parts.lock() = parts;
+        self.has_hosts.store(true, Ordering::Release);
         Ok(())
     }
 
@@ -169,40 +180,48 @@ impl Remembered {
         };
         let part = |part: Part| {
             let volumes: Option<Vec<_>> = part.volumes.into_iter().filter_map(volume).collect();
-            Some(SavedPartition { id: part.id.0.into(), guid: part.guid, volumes: List::new(volumes?)? })
+            let (id, guid, nonce) = (part.id.0.into(), part.guid, part.nonce);
+            Some(SavedPartition { id, guid, nonce, volumes: List::new(volumes?)? })
         };
         let parts: Option<Vec<_>> = std::mem::take(&mut *self.parts.lock()).into_iter().map(part).collect();
         let saved = parts.and_then(|parts| {
             Some(Saved { magic: MAGIC, server, hosts: List::new(hosts)?, partitions: List::new(parts)? })
         });
-        let Some(saved) = saved.filter(|saved| !saved.hosts.is_empty()) else { return Ok(()) };
+        let Some(saved) = saved.filter(|saved| !saved.hosts.is_empty()) else { return remove(path) };
         tracing::info!(hosts = saved.hosts.len(), "clients are kept for the next start");
         write(path, &saved.to_bytes())
     }
 
     /// Remembers the promises of a partition.
-    pub(super) fn put(&self, id: PartitionId, guid: u64, volumes: Vec<Kept>) {
-        self.parts.lock().push(Part { id, guid, volumes });
+    pub(super) fn put(&self, partition: &Partition, guid: u64, volumes: Vec<Kept>) {
+        let (id, nonce) = (partition.id, partition.nonce());
+        self.parts.lock().push(Part { id, guid, nonce, volumes, is_of_file: false });
     }
 
-    /// The promises of a partition that is served again.
-    pub(super) fn take(&self, id: PartitionId, guid: u64) -> Vec<Kept> {
+    /// The promises of a partition that is served again. `None`: another process may have made
+    /// promises since, so that no client can be trusted to believe only in these.
+    pub(super) fn take(&self, partition: &Partition, guid: u64) -> Option<Vec<Kept>> {
         let mut parts = self.parts.lock();
-        let taken = parts.extract_if(.., |part| part.id == id && part.guid == guid);
-        taken.flat_map(|part| part.volumes).collect()
+        let of_it = |part: &mut Part| part.id == partition.id && part.guid == guid;
+        let taken: Vec<Part> = parts.extract_if(.., of_it).collect();
+        let is_new = taken.is_empty() && !partition.was_served();
+        let is_right = taken.iter().any(|part| Some(part.nonce) == partition.nonce_before());
+        // Once all hosts were reset, nothing of the file is left to doubt.
+        let is_trusted = is_new || is_right || !self.has_hosts.swap(false, Ordering::AcqRel);
+        is_trusted.then(|| taken.into_iter().flat_map(|part| part.volumes).collect())
     }
 
-    /// Forgets all promises that no partition has taken. Their clients are reset.
+    /// Forgets the promises of a file that no partition has taken. Their clients are reset.
     pub(super) fn forsake(&self) {
-        let parts = std::mem::take(&mut *self.parts.lock());
-        for kept in parts.into_iter().flat_map(|part| part.volumes) {
+        let of_file: Vec<Part> = self.parts.lock().extract_if(.., |part| part.is_of_file).collect();
+        for kept in of_file.into_iter().flat_map(|part| part.volumes) {
             kept.promises.iter().for_each(|promise| promise.host.owe_reset());
         }
     }
 
-    /// Has these volumes checked later.
-    pub(super) fn check_later(&self, volumes: impl IntoIterator<Item = Unchecked>) {
-        self.unchecked.lock().extend(volumes);
+    /// Has a volume checked later.
+    pub(super) fn check_later(&self, volume: Unchecked) {
+        self.unchecked.lock().push(volume);
     }
 
     /// Checks the next volume, if there is one. It counts as unchecked until then.
@@ -210,7 +229,11 @@ impl Remembered {
         let Some(next) = self.unchecked.lock().last().cloned() else { return false };
         check(&next);
         let is_it = |one: &Unchecked| one.id == next.id && Arc::ptr_eq(&one.partition, &next.partition);
-        self.unchecked.lock().retain(|one| !is_it(one));
+        let mut unchecked = self.unchecked.lock();
+        // Others may have come meanwhile.
+        if let Some(at) = unchecked.iter().rposition(is_it) {
+            unchecked.swap_remove(at);
+        }
         true
     }
 
@@ -231,7 +254,16 @@ fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let new = path.with_extension("new");
     let mut file =
         std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-    file.write_all(bytes).and_then(|()| file.sync_all())?;
-    std::fs::rename(&new, path)?;
+    let written = file.write_all(bytes).and_then(|()| file.sync_all());
+    written.and_then(|()| std::fs::rename(&new, path)).inspect_err(|_| _ = std::fs::remove_file(&new))?;
     sync_folder(path)
+}
+
+/// Removes a file, if there is one.
+fn remove(path: &Path) -> io::Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+        Ok(()) => sync_folder(path),
+    }
 }

@@ -33,6 +33,7 @@ mod log;
 mod offline;
 mod restoring;
 mod scan;
+mod state;
 
 pub use beside::Beside;
 pub use headers::Headers;
@@ -66,6 +67,7 @@ use beside::Others;
 use kept::List;
 pub(super) use left::of_name;
 use left::{clone_of, clones_in, mark_of};
+use state::State;
 
 /// The property that makes a file system a partition. Its value is the partition's letters.
 pub const PARTITION: &str = "poolhouse:vicep";
@@ -87,10 +89,8 @@ const MOST_GONE: u32 = 1000;
 const NEW: &str = ".new";
 /// The snapshot of a volume that a restore begins with.
 const BEFORE_RESTORE: &str = "before-restore";
-/// The property with the state of the server: a word, and how often it crashed.
+/// The property with the state of the server ([`state`]).
 const STATE: &str = "poolhouse:vicep-state";
-const RUNNING: &str = "running";
-const STOPPED: &str = "stopped";
 /// The value of `canmount=off`.
 const CANMOUNT_OFF: u64 = 0;
 /// The value of `sync=disabled`.
@@ -109,8 +109,10 @@ pub struct Partition {
     pub id: PartitionId,
     pool: Pool,
     dataset: String,
-    /// How often a server of the partition has crashed.
-    crashes: u32,
+    /// What the last server has left.
+    before: State,
+    /// The nonce of the end of this use.
+    nonce: u64,
     /// Held from the reading of a file system's mark to the change of it.
     marks: [Mutex<()>; MARKS],
     others: Others,
@@ -249,12 +251,6 @@ fn user_text(pool: &Pool, dataset: &dsl::Dataset, name: &str) -> dsl::Result<Opt
     }))
 }
 
-/// How often servers of a partition with this state have crashed.
-fn crashes_in(state: &str) -> u32 {
-    let (word, count) = state.split_once(' ').unwrap_or_default();
-    count.parse::<u32>().unwrap_or(0).wrapping_add(u32::from(word == RUNNING))
-}
-
 /// The header in the property [`HEADER`] of a dataset.
 fn header_property(pool: &Pool, name: &str, id: VolumeId) -> Result<Stored> {
     let dataset = pool.dataset(name)?;
@@ -281,12 +277,15 @@ impl Partition {
         let hold = || pool.dsl().keys().hold(found.dsl().dir());
         let key = Mutex::new(pool.spa().read(hold).map_err(poolhouse::Error::from)?);
         let state = user_text(&pool, found.dsl(), STATE).map_err(poolhouse::Error::from)?;
-        let crashes = crashes_in(state.as_deref().unwrap_or_default());
+        let before = State::parse(state.as_deref());
+        let mut nonce = [0; 8];
+        getrandom::fill(&mut nonce).map_err(|_| Error::Random)?;
+        let nonce = u64::from_ne_bytes(nonce);
         let marks = std::array::from_fn(|_| Mutex::default());
         let others = Others::default();
         let (dataset, closed, list) = (dataset.to_owned(), AtomicU64::new(0), Mutex::default());
-        let partition = Self { id, pool, dataset, crashes, marks, others, closed, list, key };
-        partition.mark(RUNNING)?;
+        let partition = Self { id, pool, dataset, before, nonce, marks, others, closed, list, key };
+        partition.mark(state::running(before.crashes))?;
         match List::open(&partition) {
             Ok(list) => *partition.list.lock() = Some(Arc::new(list)),
             Err(error) => {
@@ -308,13 +307,13 @@ impl Partition {
     /// [`Error::Pool`]: it can't be marked.
     pub fn end(&self) -> Result<()> {
         self.end_list();
-        self.mark(STOPPED)?;
+        self.mark(state::stopped(self.before.crashes, self.nonce))?;
         *self.key.lock() = None;
         Ok(())
     }
 
-    fn mark(&self, state: &str) -> Result<()> {
-        let props = vec![text(STATE, format!("{state} {}", self.crashes))];
+    fn mark(&self, state: String) -> Result<()> {
+        let props = vec![text(STATE, state)];
         self.run(vec![Box::new(SetProps { name: self.dataset.clone(), props, source: SetAs::Local })])
     }
 
@@ -325,7 +324,7 @@ impl Partition {
 
     /// How often a server of the partition has crashed.
     pub fn crashes(&self) -> u32 {
-        self.crashes
+        self.before.crashes
     }
 
     /// The name of its file system.

@@ -36,12 +36,15 @@ impl Zilog {
         // A take that has not ended holds records.
         let has_taken = pending.takes != chain.taken;
         chain.left = is_empty && !has_taken && pending.is_empty() && chain.rests();
-        chain.left.then_some(pending.unlogged)
+        // The next log doesn't know what a commit of this one could not write.
+        let lost = if chain.lost > 0 { self.groups.open() } else { Txg(0) };
+        chain.left.then_some(pending.unlogged.max(lost))
     }
 
     /// Gives the log up, which can't be closed: it is left as after a crash.
     pub fn give_up(&self) {
-        self.chain.lock().closing = true;
+        let mut chain = self.chain.lock();
+        (chain.closing, chain.left) = (true, true);
     }
 
     /// Undoes [`Zilog::close`]: the object set takes changes again.

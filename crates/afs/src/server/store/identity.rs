@@ -17,6 +17,21 @@ impl Partition {
         Ok(self.pool.dataset(&self.dataset)?.dsl().phys().guid)
     }
 
+    /// The nonce of the end of this use.
+    pub fn nonce(&self) -> u64 {
+        self.nonce
+    }
+
+    /// The nonce of the end of the last use. `None`: that was a crash, or there was none.
+    pub fn nonce_before(&self) -> Option<u64> {
+        self.before.nonce
+    }
+
+    /// Whether a server has used the partition before.
+    pub fn was_served(&self) -> bool {
+        self.before.was_served
+    }
+
     /// What a volume has in it on disk.
     ///
     /// # Errors

@@ -9,7 +9,7 @@ use poolhouse::Pool;
 use zpl::FileSystem;
 
 use super::left::{Failures, contents, of_name};
-use super::{Found, Head, NEW, PARTITION, STATE, crashes_in, header_property, user_text};
+use super::{Found, Head, NEW, PARTITION, STATE, State, header_property, user_text};
 use crate::server::header::Stored;
 use crate::server::{Error, Result};
 use crate::types::VolumeId;
@@ -96,7 +96,7 @@ impl Offline {
             unfinished: left.incomplete.clone(),
             failures,
             pool: pool.clone(),
-            crashes: crashes_in(state.as_deref().unwrap_or_default()),
+            crashes: State::parse(state.as_deref()).crashes,
         };
         // A clone that was to take the place of another: it does, if that is gone.
         let is_clone = |id: VolumeId| move |found: &Found| matches!(found, Found::Snapshot { id: other, .. } if *other == id);

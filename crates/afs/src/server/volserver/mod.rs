@@ -372,6 +372,7 @@ fn failed(volume: &Volume, error: &Error) -> i32 {
         | Error::Files(_)
         | Error::Format(_)
         | Error::Rx(_)
+        | Error::Random
         | Error::Config { .. } => errno::EIO,
     }
 }
