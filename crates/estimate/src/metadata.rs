@@ -16,9 +16,11 @@ use std::borrow::Cow;
 
 /// Objects of an empty file system: master node, attributes, unlinked files, quotas.
 const OWN_OBJECTS: usize = 7;
-/// Blocks of metadata of an empty file system, in bytes as stored: the object set, the two ZAPs of
-/// system attributes with their indirect blocks, and others that fit into a sector.
-const OWN_BLOCKS: &[u64] = &[512];
+/// Blocks of metadata of an empty file system in bytes, packed to whole sectors: the object set, and
+/// the ZAPs of system attributes.
+const OWN_PACKED: [u64; 4] = [512, 2048, 2048, 2048];
+/// The same, of blocks that are too small to be packed.
+const OWN_SMALL: [u64; 2] = [1024, 1024];
 /// Levels of the block tree of dnodes, which every file system has from the beginning.
 const DNODE_LEVELS: u64 = 6;
 
@@ -203,10 +205,13 @@ impl Dnodes {
             (blocks, levels) = (blocks.div_ceil(1024), levels + 1);
         }
         for _ in levels..DNODE_LEVELS {
-            space.metadata(self.sector, 512.max(self.sector));
+            space.metadata(self.sector, self.sector);
         }
-        for psize in OWN_BLOCKS {
-            space.metadata(self.sector, (*psize).max(self.sector));
+        for psize in OWN_PACKED {
+            space.metadata(self.sector, psize.next_multiple_of(self.sector));
+        }
+        for psize in OWN_SMALL {
+            space.metadata(self.sector, psize);
         }
         space
     }
