@@ -337,25 +337,4 @@ impl Visitor for Survey<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Goal: the quantiles are those of the tables.
-    #[test]
-    fn quantiles() {
-        for (d, t) in [(7.0, 2.365), (9.0, 2.262), (30.0, 2.042), (1000.0, 1.962)] {
-            assert!((student(d) - t).abs() < 0.01 * t, "{d}: {}", student(d));
-        }
-    }
-
-    /// Goal: draws that are all alike still have an interval, of about the size that three in n
-    /// give.
-    #[test]
-    fn alike() {
-        let mut sums = Sums::default();
-        sums.add(100.0, Shares { data: 1.0, ..Shares::default() });
-        let width = sums.half_width(100.0, 1.0);
-        assert!((0.01..0.04).contains(&width), "{width}");
-        assert_eq!(Sums::default().half_width(100.0, 0.0), 0.0);
-    }
-}
+mod tests;

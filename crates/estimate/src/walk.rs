@@ -157,10 +157,7 @@ fn described(root: usize, path: PathBuf, stat: &Stat) -> File {
         mode: stat.st_mode,
         uid: stat.st_uid,
         gid: stat.st_gid,
-        times: [
-            [word(stat.st_atime), stat.st_atime_nsec as u64],
-            [word(stat.st_mtime), stat.st_mtime_nsec as u64],
-        ],
+        times: [[word(stat.st_atime), stat.st_atime_nsec], [word(stat.st_mtime), stat.st_mtime_nsec]],
     }
 }
 

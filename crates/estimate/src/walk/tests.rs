@@ -53,8 +53,8 @@ fn replaced() {
         write(tree.join(name), b"mine").unwrap();
     }
     let (mut found, mut failures) = (Collected::default(), Failures::default());
-    walk(&[tree.clone()], &options(), &mut found, &mut failures).unwrap();
-    let roots = Roots::open(&[tree.clone()]).unwrap();
+    walk(std::slice::from_ref(&tree), &options(), &mut found, &mut failures).unwrap();
+    let roots = Roots::open(std::slice::from_ref(&tree)).unwrap();
     let file = |name: &str| found.0.iter().find(|file| file.path == Path::new(name)).unwrap();
     assert!(["link", "other", "d/below"].iter().all(|name| open(&roots, file(name)).is_ok()));
 

@@ -47,7 +47,7 @@ fn once() {
 #[test]
 fn deep() {
     let dir = tempfile::tempdir().unwrap();
-    let name = vec![0xff; 200];
+    let name = [0xff; 200];
     let flags = OFlags::RDONLY | OFlags::DIRECTORY;
     let mut fd = openat(CWD, dir.path(), flags, Mode::empty()).unwrap();
     for _ in 0..60 {
