@@ -2,8 +2,9 @@
 //!
 //! # Theory
 //! A record is kept by its hash alone, so all of its copies are kept or none. Its size is the same
-//! wherever it is. The share that remains is the sum of the sizes of different records, over the sum
-//! of the sizes of all. Its error is that of a ratio of two sums over a random choice of hashes.
+//! wherever it is. The share that remains is the sum of the sizes of different records, over the
+//! sum of the sizes of all. Its error is that of a ratio of two sums over a random choice of
+//! hashes.
 //!
 //! Records of zeros are counted apart: one hash would stand for very many.
 

@@ -35,6 +35,16 @@ pub(crate) struct Pass<'a> {
     scratch: Vec<u8>,
 }
 
+/// What reading everything found.
+pub(crate) struct Whole {
+    /// By record size and compressor, if everything was measured.
+    pub(crate) measured: Vec<Measured>,
+    /// If equal records were searched.
+    pub(crate) savings: Option<Vec<Saving>>,
+    /// Bytes that were read.
+    pub(crate) read: u64,
+}
+
 /// Counts for one record size and compressor.
 struct Column {
     record: u64,
@@ -149,7 +159,7 @@ impl<'a> Pass<'a> {
     ///
     /// # Errors
     /// The time ended. Holds the number of bytes that were read.
-    pub(crate) fn finish(self, failures: &mut Failures) -> Result<(Vec<Measured>, Option<Vec<Saving>>), u64> {
+    pub(crate) fn finish(self, failures: &mut Failures) -> Result<Whole, u64> {
         if self.late {
             return Err(self.read);
         }
@@ -157,7 +167,8 @@ impl<'a> Pass<'a> {
             failures.add(&path, error);
         }
         let savings = self.table.map(|table| table.savings(self.options.compressors.len()));
-        Ok((self.columns.into_iter().map(Column::measured).collect(), savings))
+        let measured = self.columns.into_iter().map(Column::measured).collect();
+        Ok(Whole { measured, savings, read: self.read })
     }
 }
 

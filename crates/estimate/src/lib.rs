@@ -158,13 +158,14 @@ pub fn estimate(roots: &[PathBuf], options: &Options) -> Result<Report> {
     let mut savings = None;
     if exact || options.dedup {
         match everything(roots, options, &report)? {
-            Some((failures, measured, found)) => {
+            Some((failures, whole)) => {
+                report.failures = failures;
                 if exact {
-                    report.rows = report::rows(options, &measured, found.as_deref());
-                    (report.failures, report.read) = (failures, report.walked.bytes);
+                    report.rows = report::rows(options, &whole.measured, whole.savings.as_deref());
+                    report.read = whole.read;
                     return Ok(report);
                 }
-                savings = found;
+                savings = whole.savings;
             }
             None => report.exact = false,
         }
@@ -172,19 +173,22 @@ pub fn estimate(roots: &[PathBuf], options: &Options) -> Result<Report> {
     let sample = survey.sample(roots, options, Deadline::after(options.time))?;
     report.rows = report::rows(options, &sample.measured, savings.as_deref());
     (report.draws, report.read) = (sample.draws, sample.read);
-    for (path, error) in sample.failures {
-        report.failures.add(&path, error);
+    // Reading everything has met the same failures.
+    if savings.is_none() {
+        sample.failures.into_iter().for_each(|(path, error)| report.failures.add(&path, error));
     }
     Ok(report)
 }
-
-type Everything = (Failures, Vec<report::Measured>, Option<Vec<dedup::Saving>>);
 
 /// Reads everything. Measures it if the report is to be exact, and otherwise finds only what equal
 /// records save.
 ///
 /// `None` if that takes too long and a sample can replace it.
-fn everything(roots: &[PathBuf], options: &Options, report: &Report) -> Result<Option<Everything>> {
+fn everything(
+    roots: &[PathBuf],
+    options: &Options,
+    report: &Report,
+) -> Result<Option<(Failures, exact::Whole)>> {
     let needed = options.dedup || options.sample.is_none();
     // If everything takes too long, half of the time is left for the sample.
     let time = if needed { options.time } else { options.time.map(|time| time / 2) };
@@ -197,7 +201,7 @@ fn everything(roots: &[PathBuf], options: &Options, report: &Report) -> Result<O
     let mut pass = exact::Pass::new(options, report.exact, table, Deadline::after(time));
     walk::walk(roots, options, &mut pass, &mut failures)?;
     match pass.finish(&mut failures) {
-        Ok((measured, savings)) => Ok(Some((failures, measured, savings))),
+        Ok(whole) => Ok(Some((failures, whole))),
         Err(read) if needed => Err(Error::Time { read, size }),
         Err(_) => Ok(None),
     }

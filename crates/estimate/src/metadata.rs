@@ -16,8 +16,8 @@ use std::borrow::Cow;
 
 /// Objects of an empty file system: master node, attributes, unlinked files, quotas.
 const OWN_OBJECTS: usize = 7;
-/// Blocks of metadata of an empty file system in bytes, packed to whole sectors: the object set, and
-/// the ZAPs of system attributes.
+/// Blocks of metadata of an empty file system in bytes, packed to whole sectors: the object set,
+/// and the ZAPs of system attributes.
 const OWN_PACKED: [u64; 4] = [512, 2048, 2048, 2048];
 /// The same, of blocks that are too small to be packed.
 const OWN_SMALL: [u64; 2] = [1024, 1024];

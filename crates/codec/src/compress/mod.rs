@@ -132,8 +132,9 @@ pub fn max_size(kind: CompressKind, gcd_alloc: usize, min_alloc: usize, lsize: u
     if whole < min_alloc { BPE_PAYLOAD_SIZE } else { whole }
 }
 
-/// Bytes that a packed form of `packed` bytes takes on devices (`zio_roundup_alloc_size`). The other
-/// arguments are those of [`max_size`].
+/// Bytes that a packed form of `packed` bytes takes on devices (`zio_roundup_alloc_size`).
+///
+/// The other arguments are those of [`max_size`].
 ///
 /// # Panics
 /// If `gcd_alloc` is 0.

@@ -81,7 +81,7 @@ fn shrunk() {
     let mut pass = crate::exact::Pass::new(&options, true, None, crate::Deadline::after(None));
     assert!(pass.file(&roots, found.0.remove(0)));
     pass.end(&roots);
-    let (measured, _) = pass.finish(&mut failures).unwrap();
+    let measured = pass.finish(&mut failures).ok().unwrap().measured;
     assert_eq!((measured[0].data, failures.count), (0.0, 1));
     assert_eq!(failures.first[0].0, dir.path().join("short"));
 }
