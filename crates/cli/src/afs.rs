@@ -7,6 +7,8 @@
 //! # Absent
 //! OpenZFS has no such commands: the grammar is our own.
 
+mod report;
+
 use api::{
     AFS_PAGE, AfsClient, AfsDisable, AfsEnable, AfsLock, AfsPartition, AfsQuery, AfsServer, AfsStatus,
     AfsVolume,
@@ -23,6 +25,7 @@ usage: poolhouse afs enable [--create] [--partition LETTERS] [--config DIR] [--a
        poolhouse afs disable [-f] POOL/DATASET
        poolhouse afs status [-j]
        poolhouse afs volumes [-Hjp] [--partition LETTERS] [VOLUME]
+       poolhouse afs report [-Hjp] [-s COLUMN] [--partition LETTERS] [VOLUME ...]
        poolhouse afs clients [-Hj]
        poolhouse afs locks [-Hj] [--partition LETTERS] [VOLUME]
        poolhouse afs export [options] POOL[/DATASET] FOLDER [VOLUME ...]
@@ -43,6 +46,10 @@ starts the server, with the options that are stored with it:
 disable ends that. The volumes stay in the pool.
     -f                     end transactions of its volumes
 
+report shows what volumes hold and what they take in their pools, by numbers or names, the largest
+first, with a total. Sizes are as zfs list shows them.
+    -s COLUMN              the order: id, name, type, files, logical, refer, used, ratio
+
 The others list partitions, volumes, clients and locks.
     -H                     no headers, and tabs between the columns
     -j                     JSON
@@ -53,7 +60,8 @@ adopt takes volumes from a partition of OpenAFS's file server: 'poolhouse afs ad
 ";
 
 /// The verbs. `rescue` has the last two.
-const VERBS: [&str; 8] = ["enable", "disable", "status", "volumes", "clients", "locks", "export", "adopt"];
+const VERBS: [&str; 9] =
+    ["enable", "disable", "status", "volumes", "report", "clients", "locks", "export", "adopt"];
 
 /// A long option with an argument.
 const fn valued(name: &'static str) -> Long {
@@ -84,6 +92,7 @@ pub fn run(cx: &mut Cx, args: &[String]) -> i32 {
             "disable" => disable(cx, rest),
             "status" => status(cx, rest),
             "volumes" => volumes(cx, rest),
+            "report" => report::run(cx, rest),
             "clients" => clients(cx, rest),
             "locks" => locks(cx, rest),
             other => Err(Stop::usage(format!("unknown verb '{other}': {}\n", VERBS.join(", ")))),

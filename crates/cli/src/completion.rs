@@ -81,7 +81,7 @@ fn commands() -> [Command; 2] {
 }
 
 /// The commands of the program under its own name.
-const OWN: &str = "zpool zfs zdb zstream ls cp send stream export unexport exports afs attach detach man bench serve get set arcstat arc_summary metrics doctor completion help version";
+const OWN: &str = "zpool zfs zdb zstream ls cp send stream export unexport exports afs attach detach man bench serve get set arcstat arc_summary metrics estimate doctor completion help version";
 /// The operands of some commands, if they are not files.
 const THEN: [(&str, &str); 5] = [
     ("get", "tunable kstat"),
@@ -89,7 +89,7 @@ const THEN: [(&str, &str); 5] = [
     ("completion", "bash zsh fish"),
     (
         "afs",
-        "enable disable status volumes clients locks export adopt $(zfs list -H -o name -t filesystem 2>/dev/null)",
+        "enable disable status volumes report clients locks export adopt $(zfs list -H -o name -t filesystem 2>/dev/null)",
     ),
     ("export|unexport|attach|detach", "$(zfs list -H -o name -t volume,snapshot 2>/dev/null)"),
 ];

@@ -24,6 +24,7 @@ mod counts;
 pub mod cx;
 pub mod daemon;
 pub mod doctor;
+pub mod estimate;
 pub mod exports;
 pub mod getprint;
 pub mod https;

@@ -69,6 +69,7 @@ pub use listing::{ListOptions, Listed, Listing, Without};
 pub use name::{Name, Tail, ZFS_MAX_DATASET_NAME_LEN, is_hidden};
 pub use ops::create::Contents;
 pub use ops::props::{PropList, Setting};
+pub use policy::compression_named;
 pub use prop::{Kind, Prop, Property, Source, Value};
 pub use reservation::{Need, Reservation, ReserveOutcome};
 pub use resume::Partial;

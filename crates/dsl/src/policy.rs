@@ -5,6 +5,7 @@
 //! follows from them, its type and its level (`dmu_write_policy`). Metadata is always compressed,
 //! has a strong enough checksum, and by default has one copy more than data.
 
+use crate::Prop;
 use codec::compress::ZstdLevel;
 use ondisk::{ChecksumKind, CompressKind, DmuType, Level};
 use zio::{ClassHint, WritePolicy};
@@ -69,6 +70,13 @@ pub(crate) fn compress_of(v: u64, lz4: bool) -> (CompressKind, ZstdLevel) {
     };
     let level = u8::try_from(v >> 7).ok().and_then(ZstdLevel::from_disk).unwrap_or(ZstdLevel::default());
     (kind, level)
+}
+
+/// The algorithm of a value of `compression` by its name, and the level of zstd. `on` is LZ4.
+///
+/// `None` if no value has this name.
+pub fn compression_named(name: &str) -> Option<(CompressKind, ZstdLevel)> {
+    (name != "inherit").then(|| Prop::Compression.desc().index_value(name))?.map(|v| compress_of(v, true))
 }
 
 /// Whether a checksum is strong enough for metadata (`ZCHECKSUM_FLAG_METADATA`).

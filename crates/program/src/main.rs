@@ -38,6 +38,7 @@ usage: poolhouse COMMAND [ARGUMENT ...]
     arcstat           print what the cache does, line by line
     arc_summary       report on the cache and what belongs to it
     metrics           print what pools, devices and the cache do, as Prometheus reads it
+    estimate          say what a directory tree would take in a pool, by record size and compressor
     doctor            say what this machine lacks, and how to get it
     completion        print completions for a shell: bash, zsh or fish
 
@@ -46,7 +47,7 @@ poolhouse help COMMAND says more.
 
 /// The commands that `USAGE` lists.
 const COMMANDS: &str = "zpool zfs zdb zstream zinject ls cp send stream export unexport exports afs attach detach man bench serve get set \
-                        arcstat arc_summary metrics doctor completion";
+                        arcstat arc_summary metrics estimate doctor completion";
 
 fn main() -> ExitCode {
     let mut words = std::env::args_os();
@@ -160,6 +161,7 @@ fn run(command: &str, words: &[String], mut out: Out, mut err: Out) -> i32 {
             let service = server::service::connect();
             cli::stats::metrics(&mut out, &mut err, &service, words, &DAEMON)
         }
+        "estimate" => cli::estimate::run(&mut out, &mut err, words),
         "doctor" => cli::doctor::run(&mut out, &mut err, words, &DAEMON),
         "completion" => cli::completion::run(&mut out, &mut err, words),
         "bench" => program::bench::run(words, &mut out, &mut err),

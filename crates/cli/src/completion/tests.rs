@@ -53,6 +53,7 @@ fn in_bash() {
         ("zfs list -o usedbys", vec!["usedbysnapshots"]),
         ("zfs list --js", vec!["--json-int"]),
         ("poolhouse doc", vec!["doctor"]),
+        ("poolhouse est", vec!["estimate"]),
         ("poolhouse unexp", vec!["unexport"]),
         ("poolhouse get tun", vec!["tunable"]),
         ("poolhouse completion z", vec!["zsh"]),

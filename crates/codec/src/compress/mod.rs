@@ -132,6 +132,16 @@ pub fn max_size(kind: CompressKind, gcd_alloc: usize, min_alloc: usize, lsize: u
     if whole < min_alloc { BPE_PAYLOAD_SIZE } else { whole }
 }
 
+/// Bytes that a packed form of `packed` bytes takes on devices (`zio_roundup_alloc_size`).
+///
+/// The other arguments are those of [`max_size`].
+///
+/// # Panics
+/// If `gcd_alloc` is 0.
+pub fn alloc_size(gcd_alloc: usize, min_alloc: usize, packed: usize) -> usize {
+    if packed > min_alloc { packed.next_multiple_of(gcd_alloc) } else { min_alloc }
+}
+
 /// True if all bytes are zero, so that the block is stored as a hole (`abd_cmp_zero`).
 pub fn is_zero(block: &[u8]) -> bool {
     let (words, tail) = block.as_chunks::<64>();

@@ -459,7 +459,7 @@ fn wrong_options() {
         ("afs", "missing verb\n"),
         (
             "afs nope",
-            "unknown verb 'nope': enable, disable, status, volumes, clients, locks, export, adopt\n",
+            "unknown verb 'nope': enable, disable, status, volumes, report, clients, locks, export, adopt\n",
         ),
         ("afs enable", "missing file system argument\n"),
         ("afs enable --port 0 tank", "invalid value '0' of option '--port': choose 1 to 65535\n"),
@@ -470,6 +470,10 @@ fn wrong_options() {
         ("afs enable --nope tank", "invalid option '--nope'\n"),
         ("afs volumes x", "'x' is no volume: give its number\n"),
         ("afs clients 7", "too many arguments\n"),
+        (
+            "afs report -s size",
+            "invalid column 'size': choose id, name, type, files, logical, refer, used, ratio\n",
+        ),
     ] {
         let told = usage(line);
         assert!(told.starts_with(why) && told.contains("usage: poolhouse afs enable"), "{line}: {told}");

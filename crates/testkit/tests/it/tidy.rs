@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 ///
 /// The last five are for development and are not shipped. `testkit`, `fuzzing` and `testpools` may
 /// be dev-dependencies of any crate.
-const ORDER: [&str; 35] = [
+const ORDER: [&str; 36] = [
     "ondisk",
     "codec",
     "observe",
@@ -34,6 +34,7 @@ const ORDER: [&str; 35] = [
     "fuse",
     "nbd",
     "afs",
+    "estimate",
     "mount-rules",
     "console",
     "zdb",

@@ -158,7 +158,7 @@ impl Env {
     /// Bytes that a compressed block takes (`zio_roundup_alloc_size`).
     fn round(&self, packed: usize) -> usize {
         let (min, gcd) = self.unit;
-        if packed > min { packed.next_multiple_of(gcd) } else { min }
+        compress::alloc_size(gcd, min, packed)
     }
 
     fn pack(&self, req: &WriteReq, old_size: Option<usize>) -> Packed {
