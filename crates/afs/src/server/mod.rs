@@ -72,6 +72,8 @@ use hosts::Hosts;
 use store::{Found, Partition};
 use table::Table;
 use volserver::VolumeServer;
+use volserver::blocks::Deaf;
+pub use volserver::blocks::{AFS_SEND_BLOCKS, Traffic};
 pub use volserver::forward::Limits as ForwardLimits;
 use volserver::transactions::{Transaction, Transactions};
 use volume::Volume;
@@ -130,7 +132,7 @@ pub struct Options {
     pub patience: Duration,
     /// Most volumes with open files. Beyond it, those used least lately are closed. Default: 8,192.
     pub most_open: usize,
-    /// How long other servers may take for dumps.
+    /// How volumes are sent to other servers, and how long these may take.
     pub forwards: ForwardLimits,
 }
 
@@ -177,6 +179,9 @@ pub struct Core {
     patience: u32,
     most_open: usize,
     forwards: ForwardLimits,
+    /// How volumes travelled to and from other servers.
+    pub traffic: Traffic,
+    deaf: Deaf,
     realms: Realms,
     keys: Arc<Keys>,
     superusers: Superusers,
@@ -484,6 +489,8 @@ impl Server {
             withheld: RwLock::default(),
             idle: options.transactions,
             forwards: options.forwards,
+            traffic: Traffic::default(),
+            deaf: Deaf::default(),
             realms: options.realms,
             keys: Arc::clone(&options.keys),
             superusers: options.superusers,
