@@ -32,7 +32,7 @@ cd "$(dirname "$0")/.."
 # shellcheck source=scripts/afs/adopt.sh
 . scripts/afs/adopt.sh
 
-quick=(probes verbs verbs-same mixed dumps afsio tree git archives model many names quota big writers
+quick=(probes verbs verbs-same mixed blocks dumps afsio tree git archives model many names quota big writers
   dead-client crash adopt pool)
 long=(model-long sparse pjdfstest fsx stress crash-long kafs)
 

@@ -36,6 +36,7 @@ use zpl::AFS_HEADER_MAX;
 
 use super::data::Incoming;
 use super::forward::{PIECE, REPLY, RESTORE, Sending, Site, code};
+use super::plan::Plan;
 use super::{Outcome, VolumeServer, failed, make};
 use crate::calls::volserver::{BLOCKS_VERSION, BLOCKS_WHOLE, BlocksReply, Call};
 use crate::errors::{errno, rx as rx_code, rxgen, volser};
@@ -100,15 +101,6 @@ impl Deaf {
         }
         all.insert(peer, Instant::now());
     }
-}
-
-/// A clone that is to be sent as blocks.
-pub(super) struct Plan {
-    head: Head,
-    id: VolumeId,
-    /// The guid of the snapshot that the stream builds on; 0: it is whole.
-    base: u64,
-    origin: Option<Origin>,
 }
 
 /// A stream on its way to another server.

@@ -23,8 +23,8 @@ use rx::security::Level;
 use rx::security::rxkad::{Client, SUPERUSER};
 use rx::{Call as RxCall, Connection, Slice};
 
-use super::blocks::Plan;
 use super::fan::{Fan, Next, Receiver};
+use super::plan::Plan;
 use super::transactions::Lease;
 use super::{Outcome, VolumeServer};
 use crate::calls::volserver::{Call, MAX_DESTINATIONS};

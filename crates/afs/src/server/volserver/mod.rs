@@ -23,6 +23,7 @@ mod fan;
 pub mod forward;
 mod info;
 mod make;
+mod plan;
 pub mod transactions;
 
 use std::sync::Arc;

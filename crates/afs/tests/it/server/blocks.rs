@@ -489,7 +489,8 @@ fn contents_that_are_no_volume() {
     operator.end(transaction).unwrap();
 }
 
-/// Goal: after a crash between the exchange and the header, the next start puts the header in place.
+/// Goal: after a crash between the exchange and the header, the next start puts the header in
+/// place.
 #[test]
 fn a_crash_before_the_header() {
     let mut cell = Cell::new(2);
