@@ -523,6 +523,9 @@ impl Partition {
             tasks.push(Box::new(Snapshot { names, props, enforce_limits: true }));
             return self.run(tasks);
         };
+        if let Found::Dataset(old) = old {
+            self.drop_bases(old)?;
+        }
         // The old one goes when the new one is there.
         let new = self.new_name(head, id);
         let names = vec![new.clone()];

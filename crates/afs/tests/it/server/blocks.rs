@@ -226,6 +226,38 @@ fn releases() {
     operator.end(transaction).unwrap();
 }
 
+/// Goal: a volume that moves travels as blocks, and keeps no snapshot where clients write. At its
+/// new site, its clone takes the place of the read-only volume that came by releases.
+#[test]
+fn a_move() {
+    let cell = Cell::new(3);
+    cell.release(0).unwrap();
+    let (own, operator) = (cell.here.operator(), cell.there.operator());
+    let transaction = own.begin(CLONE, attach::BUSY).unwrap();
+    let to_transaction = operator.create(VOLUME, "v").unwrap();
+    let cookie = RestoreCookie { name: Chars::new(b"v"), parent: VOLUME, clone: CLONE, ..cookie() };
+    let cookie = RestoreCookie { kind: 0, ..cookie };
+    let (since, to) = (Date(0), destination(&cell.there));
+    own.call(Call::Forward { transaction, since, to, to_transaction, cookie }).unwrap();
+    own.end(transaction).unwrap();
+    operator.complete(to_transaction);
+    assert_eq!((cell.traffic().0, cell.traffic().2), (2, 0));
+    assert_eq!(datasets(&cell.there, '@').len(), 1);
+    let client = cell.there.client(None);
+    let file = client.create(root(VOLUME), "after the move").unwrap().fid;
+    client.store(file, 0, b"contents", 8).unwrap();
+    client.store(cell.files[0], 0, &text(99, FILE), FILE as u64).unwrap();
+    // A former unique is not given out again.
+    assert!(cell.files.iter().all(|old| old.unique.0 < file.unique.0));
+    let transaction = operator.begin(VOLUME, attach::BUSY).unwrap();
+    operator.call(Call::ReClone { transaction, clone: CLONE }).unwrap();
+    operator.end(transaction).unwrap();
+    assert_eq!(datasets(&cell.there, '@'), [format!("cell/vicepa/{VOLUME}@{CLONE}")]);
+    let there = Fid { volume: CLONE, ..cell.files[0] };
+    assert!(client.fetch(there, 0, FILE as i64).unwrap().0 == text(99, FILE));
+    assert_eq!(client.fetch(Fid { volume: CLONE, ..file }, 0, 9).unwrap().0, b"contents");
+}
+
 /// Goal: a release after the change of one file of 128 KiB, in a volume of 64 MiB, costs less than
 /// 1 MiB on the wire.
 #[test]
