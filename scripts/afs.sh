@@ -32,8 +32,8 @@ cd "$(dirname "$0")/.."
 # shellcheck source=scripts/afs/adopt.sh
 . scripts/afs/adopt.sh
 
-quick=(probes verbs verbs-same mixed dumps afsio tree git archives model many names quota big writers
-  dead-client restart crash adopt pool)
+quick=(probes verbs verbs-same mixed blocks dumps afsio tree git archives model many names quota big
+  writers dead-client restart crash adopt pool)
 long=(model-long sparse pjdfstest fsx stress crash-long kafs)
 
 checks=("${quick[@]}") daemon=''

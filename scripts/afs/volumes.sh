@@ -215,3 +215,53 @@ check_mixed() {
     clear_cell
   done
 }
+
+# A number of the status of the daemon on a host: since its start.
+transfers() { # HOST NAME
+  POOLHOUSE_RUN_DIR=$work/h$1.img.run "$POOLHOUSE" afs status -j | grep -o "\"$2\":[0-9]*" | head -1 | cut -d: -f2
+}
+
+# Goal: between two of our servers, vos release, move and copy send blocks, and only those that
+# changed. The other site and OpenAFS's then have the same files.
+check_blocks() {
+  [ -n "${daemon:-}" ] || skip "the daemon's counters (--daemon)"
+  local sent bytes dumps
+  make_full
+  sent=$(transfers 2 sent) dumps=$(transfers 2 dumps)
+  vos restore $ours a b -file "$work/full.dump"
+  vos addsite $ours a b
+  vos addsite $second a b
+  vos addsite $theirs a b
+  vos release b
+  [ "$(transfers 2 sent)" = $((sent + 1)) ] || expected "one site to get blocks"
+  [ "$(transfers 2 dumps)" = $((dumps + 1)) ] || expected "one site to get a dump"
+  for _ in 1 2 3; do
+    bytes=$(transfers 2 sent_bytes)
+    change b
+    vos release b
+    echo "an increment of $(($(transfers 2 sent_bytes) - bytes)) bytes"
+  done
+  [ "$(transfers 2 sent)" = $((sent + 4)) ] || expected "increments of blocks"
+  [ $(($(transfers 2 sent_bytes) - bytes)) -lt 1000000 ] || expected "an increment of less than 1 MB"
+  [ "$(transfers 3 received)" -ge 4 ] || expected "four volumes received"
+  vos dump b -file "$work/b.after"
+  for server in $ours $second $theirs; do has b.readonly "$server" "$work/b.after"; done
+  on 1 vos examine b.readonly -localauth || expected "vos examine b.readonly"
+  # A client reads from the site that got blocks alone.
+  vos remove -server $ours -partition a -id b.readonly
+  vos remove -server $theirs -partition a -id b.readonly
+  # shellcheck disable=SC2016
+  client 1 sh -c 'cd "$AFS:b.readonly" && cat changed && tail -1 large | tail -c 5' || expected "a client that reads b.readonly"
+  sent=$(transfers 2 sent)
+  vos move b $ours a $second a
+  has b $second "$work/b.after"
+  [ "$(transfers 2 sent)" = $((sent + 1)) ] || expected "a move to send blocks"
+  sent=$(transfers 3 sent)
+  vos copy b $second a b.copy $ours a
+  has b.copy $ours "$work/b.after"
+  [ "$(transfers 3 sent)" = $((sent + 1)) ] || expected "a copy to send blocks"
+  change b
+  change b.copy
+  vos syncvldb $second
+  vos syncserv $second
+}

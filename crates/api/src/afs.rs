@@ -105,6 +105,16 @@ pub struct AfsServer {
     pub clients: u64,
     /// How many promises clients have.
     pub promises: u64,
+    /// Volumes that travelled from here as blocks since the start, and their bytes.
+    pub sent: u64,
+    /// See [`Self::sent`].
+    pub sent_bytes: u64,
+    /// Volumes that came as blocks since the start, and their bytes.
+    pub received: u64,
+    /// See [`Self::received`].
+    pub received_bytes: u64,
+    /// Dumps that were begun to other servers since the start.
+    pub dumps: u64,
     /// The transactions of administrators' programs.
     pub transactions: Vec<AfsTransaction>,
 }

@@ -269,6 +269,15 @@ fn server_json(server: &AfsServer) -> Object {
     shown.put("superusers", texts(&server.superusers));
     shown.number("clients", server.clients);
     shown.number("promises", server.promises);
+    for (name, number) in [
+        ("sent", server.sent),
+        ("sent_bytes", server.sent_bytes),
+        ("received", server.received),
+        ("received_bytes", server.received_bytes),
+        ("dumps", server.dumps),
+    ] {
+        shown.number(name, number);
+    }
     let mut transactions = Object::new();
     for found in &server.transactions {
         let mut one = Object::new();
@@ -347,6 +356,14 @@ fn server_text(cx: &mut Cx, server: &AfsServer) {
     };
     line("superusers", &superusers);
     line("clients", &format!("{}, with {} promises", server.clients, server.promises));
+    if server.sent + server.received + server.dumps > 0 {
+        let (sent, received) = (numbers::bytes(server.sent_bytes), numbers::bytes(server.received_bytes));
+        let text = format!(
+            "{} volumes sent as blocks ({sent}), {} received ({received}), {} sent as dumps",
+            server.sent, server.received, server.dumps
+        );
+        line("transfers", &text);
+    }
     for found in &server.transactions {
         let state = if found.running { "running" } else { "idle" };
         let text = format!("{} on volume {}: {}, {state}", found.id, found.volume, found.call);

@@ -19,4 +19,5 @@ pub mod replace;
 pub mod rollback;
 mod room;
 pub mod snapshot;
+pub mod together;
 mod upgrade;

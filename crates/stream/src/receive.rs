@@ -37,6 +37,7 @@ use dsl::ops::receive::{
     DISABLE_IVSET_GUID_CHECK, PlaceSlot, RECEIVING, ReceiveAbort, ReceiveBegin, ReceiveEnd, ReceiveResume,
     Received,
 };
+use dsl::ops::together::Together;
 use dsl::{Dataset, LongHold, Owned, SyncTask};
 use observe::{Tunable, Unit};
 use ondisk::nvlist::Nvlist;
@@ -382,12 +383,37 @@ impl Receiving {
     /// * [`ReceiveError::Resumable`]: one of these, but what came is kept.
     /// * [`ReceiveError::Refused`]: the dataset has changed meanwhile, is busy, or has no space.
     /// * [`ReceiveError::Pool`]: the pool has stopped.
-    pub fn finish(mut self) -> Result<(), ReceiveError> {
+    pub fn finish(self) -> Result<(), ReceiveError> {
+        self.end(false, Vec::new())
+    }
+
+    /// Finishes like [`Receiving::finish`] together with other operations: all are done, or none.
+    /// Snapshots that the dataset has got since are not destroyed: with any, this is refused.
+    ///
+    /// # Errors
+    /// Those of [`Receiving::finish`], and [`ReceiveError::Refused`] if one of the operations is.
+    pub fn finish_with(self, more: Vec<Box<dyn SyncTask + Send>>) -> Result<(), ReceiveError> {
+        self.end(true, more)
+    }
+
+    /// What was received, for reading. It has no name of a dataset yet.
+    ///
+    /// # Errors
+    /// * [`ReceiveError::Pool`]: the pool can't be read, or has stopped.
+    pub fn contents(&self) -> Result<Dataset, ReceiveError> {
+        writer(&self.place.spa)?.sync_all()?;
+        self.place.dataset()
+    }
+
+    fn end(mut self, keep_later: bool, more: Vec<Box<dyn SyncTask + Send>>) -> Result<(), ReceiveError> {
         let live = writer(&self.place.spa)?;
         // What was written before the dataset lost its owner is part of what is replaced.
         live.sync_all()?;
         let (object, hidden) = (self.place.object, self.place.hidden);
-        match run(live, ReceiveEnd { what: self.what.clone(), object, hidden }) {
+        let end: Box<dyn SyncTask + Send> =
+            Box::new(ReceiveEnd { what: self.what.clone(), object, hidden, keep_later });
+        let tasks = std::iter::once(end).chain(more).collect();
+        match run(live, Together { tasks }) {
             Ok(()) => {
                 let place = &mut self.place;
                 (place.owned, place.raw, place.hold) = (None, None, None);

@@ -40,6 +40,11 @@ pub mod volume_flag {
 /// DumpV2 leaves out directories that did not change (`VOLDUMPV2_OMITDIRS`).
 pub const OMIT_DIRECTORIES: i32 = 1;
 
+/// The version of [`Call::OfferBlocks`] and [`Call::RestoreBlocks`] that this release knows.
+pub const BLOCKS_VERSION: u32 = 1;
+/// A volume can take all blocks anew ([`BlocksReply::flags`]).
+pub const BLOCKS_WHOLE: u32 = 1;
+
 /// The name of a volume: up to 31 bytes.
 pub type Name = Text<32>;
 
@@ -50,6 +55,16 @@ wire_struct! {
         pub volume: VolumeId,
         /// The transaction that makes it.
         pub transaction: i32,
+    }
+
+    /// What a volume can take as blocks.
+    pub struct BlocksReply {
+        /// The version of what follows ([`BLOCKS_VERSION`]).
+        pub version: u32,
+        /// [`BLOCKS_WHOLE`], or 0.
+        pub flags: u32,
+        /// The guid of the snapshot that it has, on which a stream may build; 0: it has none.
+        pub base: u64,
     }
 
     /// A volume by its place in a list.
@@ -136,4 +151,10 @@ super::calls! {
     PartitionInfo64 = 65_539 { name: Text<4096> } -> Partition64,
     /// Moves a directory into a volume of its own. Text about it is the answer.
     SplitVolume = 65_547 { volume: VolumeId, new: VolumeId, directory: u32, verbose: i32 } -> (),
+    /// Asks what the volume of a transaction can take as blocks. No call of OpenAFS.
+    OfferBlocks = 1_349_480_449 { transaction: i32, version: u32 } -> BlocksReply,
+    /// Replaces the content of a volume by the blocks that follow. No call of OpenAFS.
+    RestoreBlocks = 1_349_480_450 with data {
+        transaction: i32, version: u32, cookie: RestoreCookie, base: u64, header: u32,
+    } -> (),
 }

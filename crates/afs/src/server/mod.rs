@@ -78,6 +78,8 @@ use remembered::Remembered;
 use store::{Found, Partition};
 use table::Table;
 use volserver::VolumeServer;
+use volserver::blocks::Deaf;
+pub use volserver::blocks::{AFS_SEND_BLOCKS, Traffic};
 pub use volserver::forward::Limits as ForwardLimits;
 use volserver::transactions::Transactions;
 use volume::Volume;
@@ -136,7 +138,7 @@ pub struct Options {
     pub patience: Duration,
     /// Most volumes with open files. Beyond it, those used least lately are closed. Default: 8,192.
     pub most_open: usize,
-    /// How long other servers may take for dumps.
+    /// How volumes are sent to other servers, and how long these may take.
     pub forwards: ForwardLimits,
     /// The file that keeps clients and promises until the next start. `None`, the default: clients
     /// are reset.
@@ -188,6 +190,9 @@ pub struct Core {
     patience: u32,
     most_open: usize,
     forwards: ForwardLimits,
+    /// How volumes travelled to and from other servers.
+    pub traffic: Traffic,
+    deaf: Deaf,
     realms: Realms,
     keys: Arc<Keys>,
     uuid: Uuid,
@@ -439,6 +444,8 @@ impl Server {
             withheld: RwLock::default(),
             idle: options.transactions,
             forwards: options.forwards,
+            traffic: Traffic::default(),
+            deaf: Deaf::default(),
             realms: options.realms,
             keys: Arc::clone(&options.keys),
             uuid: options.uuid,

@@ -15,6 +15,7 @@
 //! | a restore that runs | the snapshot `PARTITION/ID@before-restore`, and a hidden clone of it |
 //! | a volume with a new number, whose header is not in place | [`INCOMPLETE`]: `header` |
 //! | that header | the property [`HEADER`] |
+//! | what travels as blocks | [`blocks`] |
 //! | whether a server uses the partition, and how often it crashed | the property [`STATE`] |
 //! | the list of its volumes, for the next start | a file in the child `volume-table` |
 //!
@@ -24,8 +25,10 @@
 //! the calls of `vos` leaves nothing.
 
 mod beside;
+mod blocks;
 mod entry;
 mod headers;
+mod hexadecimal;
 mod identity;
 mod kept;
 mod left;
@@ -36,11 +39,13 @@ mod scan;
 mod state;
 
 pub use beside::Beside;
+pub use blocks::{Blocks, Takes};
 pub use headers::Headers;
 pub use identity::Identity;
 pub use left::{Contents, Failures, Left};
 pub use offline::{Offline, OnDisk, partitions};
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -64,6 +69,7 @@ use crate::partition::PartitionId;
 use crate::types::VolumeId;
 use crate::volume::new_volume;
 use beside::Others;
+use hexadecimal::{from_hexadecimal, hexadecimal};
 use kept::List;
 pub(super) use left::of_name;
 use left::{clone_of, clones_in, mark_of};
@@ -116,6 +122,8 @@ pub struct Partition {
     /// Held from the reading of a file system's mark to the change of it.
     marks: [Mutex<()>; MARKS],
     others: Others,
+    /// Volumes with received contents whose headers are not in place.
+    received: Mutex<BTreeSet<VolumeId>>,
     /// The last txg in which the header of a volume was written that was closed since.
     closed: AtomicU64,
     /// The list of its volumes, until its use ends. `None`: it can't be kept.
@@ -224,24 +232,6 @@ fn shown(stored: &Stored) -> Setting {
     text(NAME, String::from_utf8_lossy(&stored.header.name))
 }
 
-fn hexadecimal(bytes: &[u8]) -> String {
-    use std::fmt::Write;
-    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
-}
-
-fn from_hexadecimal(text: &str) -> Option<Vec<u8>> {
-    let digits = text.as_bytes();
-    let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
-    let pairs = digits.chunks(2).map(|pair| match *pair {
-        [high, low] => Some(digit(high)? << 4 | digit(low)?),
-        _ => None,
-    });
-    pairs.collect()
-}
-
 /// A user property that is a text.
 fn user_text(pool: &Pool, dataset: &dsl::Dataset, name: &str) -> dsl::Result<Option<String>> {
     let property = pool.spa().read(|| dataset.user_property(name))?;
@@ -282,9 +272,9 @@ impl Partition {
         getrandom::fill(&mut nonce).map_err(|_| Error::Random)?;
         let nonce = u64::from_ne_bytes(nonce);
         let marks = std::array::from_fn(|_| Mutex::default());
-        let others = Others::default();
+        let (others, received) = (Others::default(), Mutex::default());
         let (dataset, closed, list) = (dataset.to_owned(), AtomicU64::new(0), Mutex::default());
-        let partition = Self { id, pool, dataset, before, nonce, marks, others, closed, list, key };
+        let partition = Self { id, pool, dataset, before, nonce, marks, others, received, closed, list, key };
         partition.mark(state::running(before.crashes))?;
         match List::open(&partition) {
             Ok(list) => *partition.list.lock() = Some(Arc::new(list)),
@@ -536,6 +526,9 @@ impl Partition {
             tasks.push(Box::new(Snapshot { names, props, enforce_limits: true }));
             return self.run(tasks);
         };
+        if let Found::Dataset(old) = old {
+            self.drop_bases(old)?;
+        }
         // The old one goes when the new one is there.
         let new = self.new_name(head, id);
         let names = vec![new.clone()];
@@ -617,11 +610,11 @@ impl Partition {
     /// [`Error::Pool`]: there is no such volume, or it is in use.
     pub fn destroy(&self, id: VolumeId) -> Result<Option<Head>> {
         let name = self.name(id);
+        self.end_restore(id)?;
+        self.drop_blocks(Head::of(id))?;
         let dataset = self.pool.dataset(&name)?;
         let all = || Ok::<_, dsl::Error>(dataset.dsl().snapshots()?.iter().map(dsl::Dataset::name).collect());
         let mut names: Vec<String> = self.pool.spa().read(all).map_err(poolhouse::Error::from)?;
-        self.end_restore(id)?;
-        names.retain(|name| *name != self.before_restore(id));
         // Snapshots of an administrator keep the files too.
         let Some(newest) = names.pop() else { return self.destroy_head(name).map(|()| None) };
         self.others.end(&name);
@@ -653,6 +646,7 @@ impl Partition {
     /// # Errors
     /// [`Error::Pool`]: there is no such volume, it is in use, or the new number exists.
     pub fn rename(&self, old: VolumeId, new: VolumeId, stored: &Stored) -> Result<()> {
+        self.drop_bases(old)?;
         self.change_number(self.name(old), new, stored)
     }
 
@@ -663,6 +657,7 @@ impl Partition {
     /// [`Error::Pool`]: there is no such clone, it is in use or not the newest, or the volume
     /// exists.
     pub fn revive(&self, head: Head, clone: VolumeId, stored: &Stored) -> Result<()> {
+        self.drop_blocks(head)?;
         let (old, to) = (self.head_name(head), Some(self.snapshot_name(head, clone)));
         self.run(vec![Box::new(Rollback { name: old.clone(), to })])?;
         self.change_number(old, head.volume, stored)
@@ -716,6 +711,7 @@ impl Partition {
     /// # Errors
     /// [`Error::Pool`]: there is no such clone, or it is in use or not the newest.
     pub fn detach(&self, head: Head, clone: VolumeId) -> Result<()> {
+        self.drop_blocks(head)?;
         let (old, new) = (self.head_name(head), self.name(clone));
         let to = Some(self.snapshot_name(head, clone));
         self.run(vec![Box::new(Rollback { name: old.clone(), to })])?;
@@ -779,21 +775,5 @@ impl Partition {
         };
         let (used, free) = (number(dsl::Prop::Used)?, number(dsl::Prop::Available)?);
         Ok(Space { total: used.saturating_add(free) >> 10, free: free >> 10 })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{from_hexadecimal, hexadecimal};
-
-    /// Goal: the text of a header gives its bytes back, and other text gives none.
-    #[test]
-    fn hexadecimal_text() {
-        let bytes: Vec<u8> = (0..=255).collect();
-        assert_eq!(from_hexadecimal(&hexadecimal(&bytes)), Some(bytes));
-        assert_eq!(
-            [from_hexadecimal("0"), from_hexadecimal("0g"), from_hexadecimal("é")],
-            [None, None, None]
-        );
     }
 }

@@ -349,6 +349,7 @@ impl Volume {
         let crashes = self.partition.crashes();
         let (fs, hold, mut stored) = match self.found() {
             Found::Dataset(id) => {
+                self.partition.finish_received(id)?;
                 let fs = self.partition.fs(id)?;
                 let stored = Stored::read(&fs)?.ok_or(Error::Header { volume: id })?;
                 (fs, None, stored)

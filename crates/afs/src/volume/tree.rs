@@ -51,11 +51,11 @@ struct Named {
 
 /// Sums over all vnodes.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Sums {
+pub(crate) struct Sums {
     /// Space in KiB, as OpenAFS counts it.
-    pub(super) blocks: u64,
-    pub(super) vnodes: u64,
-    pub(super) greatest_unique: Unique,
+    pub(crate) blocks: u64,
+    pub(crate) vnodes: u64,
+    pub(crate) greatest_unique: Unique,
 }
 
 /// The vnodes of the dump, and the names in their directories.
@@ -69,6 +69,43 @@ pub(crate) struct Tree {
 }
 
 impl Tree {
+    /// Reads all vnodes of a volume that came without a dump, and checks that they are a tree.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] and others, as of [`super::restore()`].
+    pub(crate) fn of_volume(fs: &FileSystem) -> Result<Sums> {
+        let mut tree = Self::default();
+        for found in fs.afs_briefs(object(Vnode::ROOT)) {
+            let (number, brief) = found?;
+            let brief = match brief {
+                Some(brief) => brief,
+                None => match fs.node(number) {
+                    // An object of the file system itself.
+                    Err(zpl::Error::NoFile { .. }) => continue,
+                    node => node?.afs_brief()?,
+                },
+            };
+            // What was removed and is not freed yet has no name.
+            if brief.links == 0 {
+                continue;
+            }
+            let shape = |record, why| Err(Error::Shape { place: Place { record, at: 0 }, why });
+            let Some(vnode) = vnode(number) else {
+                return shape(Record::VolumeHeader, "it has a file whose number no vnode has");
+            };
+            if brief.pflags.has(Pflags::XATTR) {
+                return shape(Record::Vnode(vnode), "the volume has attributes of another front end");
+            }
+            let Ok(unique) = u32::try_from(brief.generation).map(Unique) else {
+                return shape(Record::Vnode(vnode), "its generation is no uniquifier");
+            };
+            tree.keep(vnode, unique, 0)?;
+            tree.stay(fs, vnode, tree.known[&vnode], &brief)?;
+        }
+        tree.check(0)?;
+        Ok(tree.sums)
+    }
+
     /// Adds a vnode that is whole in the dump, with its space in KiB.
     pub(crate) fn insert(&mut self, vnode: Vnode, known: Known, blocks: u64) -> Result<()> {
         let place = Place { record: Record::Vnode(vnode), at: known.at };

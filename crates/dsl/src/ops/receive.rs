@@ -556,6 +556,8 @@ pub struct ReceiveEnd {
     pub object: u64,
     /// It is the hidden child of the dataset.
     pub hidden: bool,
+    /// Refuse to destroy snapshots that the dataset has got since, also by force.
+    pub keep_later: bool,
 }
 
 impl SyncTask for ReceiveEnd {
@@ -574,7 +576,7 @@ impl SyncTask for ReceiveEnd {
             return s.check_snapshot(ds, &what.snapshot, &what.full(), true);
         }
         let (origin, mut snap) = (s.ds(ds)?.prev_snap_obj, s.ds(head)?.prev_snap_obj);
-        if snap != origin && !what.force {
+        if snap != origin && (self.keep_later || !what.force) {
             return Syncing::refuse(&what.name, Refusal::Modified);
         }
         let mut later = u64::MAX;

@@ -15,6 +15,7 @@ use api::{
 };
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Instant, UNIX_EPOCH};
 
 /// All and free, in KiB.
@@ -144,6 +145,7 @@ fn server(running: &Running) -> AfsServer {
         begun: found.begun.0.into(),
     });
     let superusers = running.superusers.now();
+    let (traffic, count) = (&core.traffic, |count: &AtomicU64| count.load(Ordering::Relaxed));
     let since_1970 = registration.registered_at.and_then(|at| at.duration_since(UNIX_EPOCH).ok());
     AfsServer {
         cell: running.cell.clone(),
@@ -160,6 +162,11 @@ fn server(running: &Running) -> AfsServer {
         superusers: superusers.names().map(|name| String::from_utf8_lossy(name).into_owned()).collect(),
         clients: core.hosts.count() as u64,
         promises: core.callbacks.count() as u64,
+        sent: count(&traffic.sent),
+        sent_bytes: count(&traffic.sent_bytes),
+        received: count(&traffic.received),
+        received_bytes: count(&traffic.received_bytes),
+        dumps: count(&traffic.dumps),
         transactions: transactions.collect(),
     }
 }

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
+use afs::server::AFS_SEND_BLOCKS;
 use arc::tunables::{ARC_LEAST, ARC_MAX, ARC_MIN};
 use observe::{OutOfRange, Parameter, Tunable};
 use parking_lot::Mutex;
@@ -58,7 +59,7 @@ static WITHOUT_EFFECT: [Tunable; 7] = [
 
 /// All statics, in no particular order.
 fn statics() -> impl Iterator<Item = &'static Tunable> {
-    poolhouse::tunables::all().chain([&MOUNT_TP_NTHR]).chain(&WITHOUT_EFFECT)
+    poolhouse::tunables::all().chain([&MOUNT_TP_NTHR, &AFS_SEND_BLOCKS]).chain(&WITHOUT_EFFECT)
 }
 
 fn refused(name: &str, error: &OutOfRange) -> Error {

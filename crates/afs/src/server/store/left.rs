@@ -12,6 +12,7 @@ use dsl::{ListOptions, Listed, Source, Value};
 use parking_lot::Mutex;
 use poolhouse::Pool;
 
+use super::blocks::RECEIVED;
 use super::entry::{Kept, Objects};
 use super::{BEFORE_RESTORE, Found, Head, INCOMPLETE, ITSELF, NEW, PENDING, Partition};
 use crate::server::{Result, chain};
@@ -83,6 +84,8 @@ pub struct Left {
     pub(super) incomplete_clones: Vec<(Head, VolumeId)>,
     /// Volumes whose headers are not in place.
     pub(super) pending: Vec<VolumeId>,
+    /// Volumes with received contents, whose headers are not in place.
+    pub(super) received: Vec<VolumeId>,
     /// Volumes of which a restore did not end.
     pub(super) restoring: Vec<VolumeId>,
     /// Clones that became volumes of their own, but for the end of it.
@@ -157,6 +160,15 @@ impl Partition {
             });
             contents.volumes.retain(|found| *found != gone);
             report(self.name(id), done.map(drop));
+        }
+        for id in left.received {
+            let done = self.end_received(id);
+            if !done.as_ref().is_ok_and(|stored| !stored.destroy_me) {
+                contents.volumes.retain(|found| *found != Found::Dataset(id));
+            }
+            let done =
+                done.and_then(|stored| if stored.destroy_me { self.destroy(id).map(drop) } else { Ok(()) });
+            report(self.name(id), done);
         }
         for id in left.restoring {
             report(self.before_restore(id), self.end_restore(id));
@@ -269,8 +281,9 @@ pub(super) fn clone_of(snapshot: &str) -> Option<VolumeId> {
 
 impl Left {
     fn is_empty(&self) -> bool {
-        let Self { incomplete, incomplete_clones, pending, restoring, detached, new_clones, gone } = self;
-        let volumes = [incomplete, pending, restoring, detached].into_iter().all(Vec::is_empty);
+        let Self { incomplete, incomplete_clones, pending, received, restoring, .. } = self;
+        let Self { detached, new_clones, gone, .. } = self;
+        let volumes = [incomplete, pending, received, restoring, detached].into_iter().all(Vec::is_empty);
         volumes && [incomplete_clones, new_clones].into_iter().all(Vec::is_empty) && gone.is_empty()
     }
 }
@@ -294,6 +307,10 @@ impl Contents {
             match head.gone {
                 None if mark == PENDING => {
                     self.left.pending.push(head.volume);
+                    self.volumes.push(Found::Dataset(head.volume));
+                }
+                None if mark == RECEIVED => {
+                    self.left.received.push(head.volume);
                     self.volumes.push(Found::Dataset(head.volume));
                 }
                 None if mark == ITSELF => self.left.incomplete.push(head.volume),

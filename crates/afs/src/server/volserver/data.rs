@@ -10,20 +10,31 @@ use super::transactions::Lease;
 use super::{Outcome, VolumeServer, failed};
 use crate::dump::Reader;
 use crate::errors::{errno, volser};
-use crate::server::chain;
 use crate::server::header::Service as State;
 use crate::server::header::Stored;
 use crate::server::store::{Found, Head};
 use crate::server::volume::Volume;
+use crate::server::{Result, chain};
 use crate::types::{Date, RestoreCookie, VolumeId, VolumeType};
 use crate::volume::{restore, restored_header};
 
 /// The data of a call as a stream.
-struct Incoming<'a> {
+pub(super) struct Incoming<'a> {
     call: &'a mut RxCall,
     lease: &'a Lease<'a>,
     bytes: Vec<u8>,
     at: usize,
+}
+
+impl<'a> Incoming<'a> {
+    pub(super) fn new(call: &'a mut RxCall, lease: &'a Lease<'a>) -> Self {
+        Self { call, lease, bytes: Vec::new(), at: 0 }
+    }
+
+    /// Ends the reading, so that the reply has no deadline.
+    pub(super) fn end(self) {
+        self.call.set_deadline(None);
+    }
 }
 
 impl Read for Incoming<'_> {
@@ -80,10 +91,10 @@ impl VolumeServer {
         let own = self.open(&lease)?.stored();
         let partition = &volume.partition;
         partition.begin_restore(id).map_err(|error| failed(volume, &error))?;
-        let mut incoming = Incoming { call, lease: &lease, bytes: Vec::new(), at: 0 };
+        let mut incoming = Incoming::new(call, &lease);
         let restored = restore_hidden(volume, (id, &own), (kind, cookie), &mut incoming);
-        incoming.call.set_deadline(None);
-        let done = restored.and_then(|()| self.switch(&lease, id, is_read_only));
+        incoming.end();
+        let done = restored.and_then(|()| self.switch(&lease, is_read_only, || partition.switch(id)));
         // The old contents, or those of a dump that failed.
         if let Err(error) = partition.end_restore(id) {
             let error = chain(&error);
@@ -93,17 +104,28 @@ impl VolumeServer {
                 "what a restore needed stays until the next restore or start"
             );
         }
+        if done.is_ok()
+            && let Err(error) = partition.drop_bases(id)
+        {
+            // It keeps space. The next increment of blocks needs it no more.
+            tracing::warn!(volume = id.0, error = chain(&error), "what was received stays as a snapshot");
+        }
         done
     }
 
     /// Gives a volume the contents that were restored. Calls that use its files end before, and
     /// others wait for it.
-    fn switch(&self, lease: &Lease<'_>, id: VolumeId, is_read_only: bool) -> Outcome<()> {
+    pub(super) fn switch(
+        &self,
+        lease: &Lease<'_>,
+        is_read_only: bool,
+        exchange: impl FnOnce() -> Result<()>,
+    ) -> Outcome<()> {
         let volume = &lease.volume;
         if lease.has_ended() {
             return Err(errno::ENOENT);
         }
-        let switched = volume.exclusively(|| volume.partition.switch(id));
+        let switched = volume.exclusively(exchange);
         switched.map_err(|error| failed(volume, &error))?;
         if is_read_only {
             // It is on disk, and its clients have it already.

@@ -4,6 +4,8 @@
 //! `vos move` sends a volume to one server, and `vos release` to several at once. The volume is
 //! read once for all of them ([`super::fan`]).
 //!
+//! A server of ours gets the blocks of a clone instead, if it can take them ([`super::blocks`]).
+//!
 //! A server that is slower than the others is left behind, and its thread reads the volume anew
 //! for the rest of its dump. The two parts fit together, because only a volume that never changes
 //! is dumped so. Of other volumes, the slowest server has the others wait.
@@ -14,6 +16,7 @@
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Weak;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use rx::security::Level;
@@ -21,6 +24,7 @@ use rx::security::rxkad::{Client, SUPERUSER};
 use rx::{Call as RxCall, Connection, Slice};
 
 use super::fan::{Fan, Next, Receiver};
+use super::plan::Plan;
 use super::transactions::Lease;
 use super::{Outcome, VolumeServer};
 use crate::calls::volserver::{Call, MAX_DESTINATIONS};
@@ -34,34 +38,37 @@ use crate::wire::List;
 use crate::{Error, Place, Record};
 
 /// Bytes that are sent at once.
-const PIECE: usize = 64 << 10;
+pub(super) const PIECE: usize = 64 << 10;
 /// How often a wait, or a dump that puts nothing out, checks the receiver.
 pub(super) const CHECK: Duration = Duration::from_secs(1);
 /// Most bytes of a reply that are read. It should have none.
-const REPLY: usize = 4;
+pub(super) const REPLY: usize = 4;
 /// How long the end of a restore may take, after the other server received all bytes.
-const RESTORE: Duration = Duration::from_secs(24 * 3600);
+pub(super) const RESTORE: Duration = Duration::from_secs(24 * 3600);
 
-/// How long other servers may take for dumps.
+/// How volumes are sent to other servers, and how long these may take.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     /// How long a server that takes nothing may have others wait. Default: 10 seconds.
     pub lag: Duration,
     /// When a server that takes no more bytes is given up. Default: 10 minutes.
     pub idle: Duration,
+    /// Whether volumes travel as blocks between servers of ours. Default: yes, unless
+    /// [`super::blocks::AFS_SEND_BLOCKS`] is 0.
+    pub blocks: bool,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { lag: Duration::from_secs(10), idle: Duration::from_secs(600) }
+        Self { lag: Duration::from_secs(10), idle: Duration::from_secs(600), blocks: true }
     }
 }
 
 /// A dump that can be made more than once.
 pub(super) struct Source<'a> {
-    open: &'a Open,
+    pub(super) open: &'a Open,
     header: VolumeHeader,
-    scope: DumpScope,
+    pub(super) scope: DumpScope,
     walk: Walk,
 }
 
@@ -84,7 +91,7 @@ impl<'a> Source<'a> {
         parts.flush().map_err(|source| Error::Write { place, source })
     }
 
-    fn report(&self, peer: SocketAddrV4, error: &dyn std::error::Error) {
+    pub(super) fn report(&self, peer: SocketAddrV4, error: &dyn std::error::Error) {
         let volume = self.open.id.0;
         tracing::error!(volume, %peer, error = chain(error), "the volume can't be sent to another server");
     }
@@ -127,19 +134,22 @@ impl<F: FnMut(Vec<u8>) -> io::Result<()>> Write for Parts<F> {
     }
 }
 
-/// A call of Restore at another volume server.
-struct Site<'a> {
+/// A volume that is sent, and the transaction that has it.
+pub(super) type Sending<'a> = (&'a Source<'a>, &'a Lease<'a>);
+
+/// A call at another volume server.
+pub(super) struct Site<'a> {
     call: RxCall,
     // The call is its own, so it goes after it.
     _connection: Connection,
-    peer: SocketAddrV4,
+    pub(super) peer: SocketAddrV4,
     source: &'a Source<'a>,
     lease: &'a Lease<'a>,
     idle: Duration,
 }
 
 impl Site<'_> {
-    fn code(&self, error: &rx::Error) -> i32 {
+    pub(super) fn code(&self, error: &rx::Error) -> i32 {
         self.source.report(self.peer, error);
         code(error)
     }
@@ -153,7 +163,16 @@ impl Site<'_> {
     /// Repeats a step until its deadline does not end it. The wait ends, too, when the other server
     /// takes nothing for long, and soon after the transaction ended. `rest` is how long the server
     /// may take once it has all bytes.
-    fn wait<T>(&mut self, rest: Duration, mut step: impl FnMut(&mut RxCall) -> rx::Result<T>) -> Outcome<T> {
+    fn wait<T>(&mut self, rest: Duration, step: impl FnMut(&mut RxCall) -> rx::Result<T>) -> Outcome<T> {
+        self.try_wait(rest, step)?.map_err(|error| self.code(&error))
+    }
+
+    /// [`Self::wait`], whose caller reports what the other server said.
+    fn try_wait<T>(
+        &mut self,
+        rest: Duration,
+        mut step: impl FnMut(&mut RxCall) -> rx::Result<T>,
+    ) -> Outcome<rx::Result<T>> {
         let (mut left, mut since) = (self.call.unacknowledged(), Instant::now());
         loop {
             if self.lease.has_ended() {
@@ -166,9 +185,23 @@ impl Site<'_> {
             match done {
                 Err(rx::Error::Deadline) if now_left != left => (left, since) = (now_left, Instant::now()),
                 Err(rx::Error::Deadline) if Instant::now() < until => {}
-                done => return done.map_err(|error| self.code(&error)),
+                done => return Ok(done),
             }
         }
+    }
+
+    /// Sends a part of a stream. Its caller reports what the other server said.
+    pub(super) fn try_part(&mut self, part: Vec<u8>) -> Outcome<rx::Result<()>> {
+        let mut parts = vec![part.into()];
+        self.try_wait(self.idle, |call| call.write_parts(std::mem::take(&mut parts)))
+    }
+
+    /// Ends the request, and reads the reply. The other server may take `rest` for it.
+    pub(super) fn reply(&mut self, rest: Option<Duration>, most: usize) -> Outcome<rx::Result<Vec<u8>>> {
+        if let Err(error) = self.call.write_last(Vec::new()) {
+            return Ok(Err(error));
+        }
+        self.try_wait(rest.unwrap_or(self.idle), |call| call.read_all(most))
     }
 
     /// Sends the dump without its first `skip` bytes, and waits until the other server has all.
@@ -210,20 +243,19 @@ impl Site<'_> {
     }
 
     /// Ends the call, because the dump can't be made.
-    fn fail(self) -> i32 {
+    pub(super) fn fail(self) -> i32 {
         self.call.abort(volser::VOLSERDUMPERROR);
         volser::VOLSERDUMPERROR
     }
 
     fn end(mut self) -> Outcome<()> {
-        self.call.write_last(Vec::new()).map_err(|error| self.code(&error))?;
-        let reply = self.wait(RESTORE, |call| call.read_all(REPLY))?;
+        let reply = self.reply(Some(RESTORE), REPLY)?.map_err(|error| self.code(&error))?;
         if reply.is_empty() { Ok(()) } else { Err(rxgen::RXGEN_CC_UNMARSHAL) }
     }
 }
 
 /// The code of a call that failed. It is never 0, which stands for success in replies.
-fn code(error: &rx::Error) -> i32 {
+pub(super) fn code(error: &rx::Error) -> i32 {
     match error {
         rx::Error::Aborted { code: 0 } => errors::rx::RX_CALL_DEAD,
         rx::Error::Aborted { code } => *code,
@@ -243,7 +275,13 @@ impl VolumeServer {
         let lease = self.lease(transaction, "Forward")?;
         let open = self.open(&lease)?;
         let source = Source::new(&open, since, true);
-        self.reach((&source, &lease), to, to_transaction, cookie)?.rest(0)
+        let sending = (&source, &lease);
+        if let Some(plan) = self.ask_for_blocks(sending, to, to_transaction)?
+            && self.send_blocks(sending, (to, to_transaction, cookie), plan)?
+        {
+            return Ok(());
+        }
+        self.send_dump(sending, to, to_transaction, cookie)?.rest(0)
     }
 
     pub(super) fn forward_multiple(
@@ -257,18 +295,30 @@ impl VolumeServer {
         let open = self.open(&lease)?;
         let source = Source::new(&open, since, true);
         let lag = (!open.fs.objset().is_live()).then_some(self.core.forwards.lag);
+        let sending = (&source, &lease);
+        let plans = self.ask_all(sending, to);
         let fan = Fan::new(to.len(), lag);
-        let send = |replica: &Replica, from: &Receiver<'_>| {
-            self.reach((&source, &lease), &replica.server, replica.transaction, cookie)?.follow(from)
+        let send = |replica: &Replica, plan: Outcome<Option<Plan>>, from: Receiver<'_>| {
+            let Replica { server, transaction } = replica;
+            let Some(plan) = plan? else {
+                return self.send_dump(sending, server, *transaction, cookie)?.follow(&from);
+            };
+            // The dump is not made for it.
+            drop(from);
+            match self.send_blocks(sending, (server, *transaction, cookie), plan)? {
+                true => Ok(()),
+                false => self.send_dump(sending, server, *transaction, cookie)?.rest(0),
+            }
         };
         let codes = std::thread::scope(|scope| {
             let send = &send;
             let threads: Vec<_> = to
                 .iter()
+                .zip(plans)
                 .enumerate()
-                .map(|(lane, replica)| {
+                .map(|(lane, (replica, plan))| {
                     let (from, thread) = (fan.receiver(lane), std::thread::Builder::new());
-                    let run = move || send(replica, &from).err().unwrap_or(0);
+                    let run = move || send(replica, plan, from).err().unwrap_or(0);
                     thread.name("forward".to_owned()).spawn_scoped(scope, run)
                 })
                 .collect();
@@ -296,16 +346,30 @@ impl VolumeServer {
     }
 
     /// Calls Restore at another volume server.
-    fn reach<'a>(
+    fn send_dump<'a>(
         &self,
-        (source, lease): (&'a Source<'a>, &'a Lease<'a>),
+        sending: Sending<'a>,
         to: &Destination,
         to_transaction: i32,
         cookie: &RestoreCookie,
     ) -> Outcome<Site<'a>> {
-        let endpoint = self.core.outward.get().and_then(Weak::upgrade).ok_or(errno::EIO)?;
+        let request = Call::Restore { transaction: to_transaction, flags: 0, cookie: cookie.clone() };
+        let mut site = self.reach(sending, to)?;
+        site.part(request.request())?;
+        self.core.traffic.dumps.fetch_add(1, Ordering::Relaxed);
+        Ok(site)
+    }
+
+    /// The address of another volume server.
+    pub(super) fn peer(to: &Destination) -> Outcome<SocketAddrV4> {
         let port = u16::try_from(to.port).map_err(|_| errno::EINVAL)?;
-        let peer = SocketAddrV4::new(Ipv4Addr::from_bits(to.host), port);
+        Ok(SocketAddrV4::new(Ipv4Addr::from_bits(to.host), port))
+    }
+
+    /// Opens a call at another volume server.
+    pub(super) fn reach<'a>(&self, (source, lease): Sending<'a>, to: &Destination) -> Outcome<Site<'a>> {
+        let endpoint = self.core.outward.get().and_then(Weak::upgrade).ok_or(errno::EIO)?;
+        let peer = Self::peer(to)?;
         // The security index of the destination has no meaning: `vos` sends 1.
         let class = Client::local(&self.core.keys, SUPERUSER, Level::Clear).map_err(|error| {
             source.report(peer, &error);
@@ -320,9 +384,6 @@ impl VolumeServer {
         // The server's end drops the last reference, which ends the calls.
         drop(endpoint);
         let call = connection.open(idle).map_err(failed)?;
-        let mut site = Site { call, _connection: connection, peer, source, lease, idle };
-        let request = Call::Restore { transaction: to_transaction, flags: 0, cookie: cookie.clone() };
-        site.part(request.request())?;
-        Ok(site)
+        Ok(Site { call, _connection: connection, peer, source, lease, idle })
     }
 }

@@ -16,12 +16,14 @@
 //! # See
 //! OpenAFS: `src/volser/volprocs.c`, `src/volser/vsprocs.c` (the order of calls).
 
+pub mod blocks;
 mod clones;
 mod data;
 mod fan;
 pub mod forward;
 mod info;
 mod make;
+mod plan;
 pub mod transactions;
 
 use std::sync::Arc;
@@ -101,6 +103,9 @@ impl VolumeServer {
                 self.dump(call, transaction, since, omit)
             }
             Call::Restore { transaction, cookie, .. } => self.restore(call, transaction, &cookie),
+            Call::RestoreBlocks { transaction, version, cookie, base, header } => {
+                self.restore_blocks(call, (transaction, version), &cookie, (base, header))
+            }
             other => {
                 let reply = self.answer(other)?;
                 call.write(reply.encode()).map_err(|_| errors::rx::RX_USER_ABORT)
@@ -178,6 +183,9 @@ impl VolumeServer {
             Call::ConvertRoToRw { partition, volume } => {
                 self.convert(partition, volume)?;
                 Reply::ConvertRoToRw(())
+            }
+            Call::OfferBlocks { transaction, version } => {
+                Reply::OfferBlocks(self.offer_blocks(transaction, version)?)
             }
             Call::GetSize { transaction, since } => Reply::GetSize(self.size(transaction, since)?),
             Call::SplitVolume { .. } => return Err(rxgen::RXGEN_OPCODE),
@@ -328,6 +336,7 @@ fn is_noted(call: &Call) -> bool {
             | Call::Clone { .. }
             | Call::ReClone { .. }
             | Call::Restore { .. }
+            | Call::RestoreBlocks { .. }
             | Call::SetIdsTypes { .. }
             | Call::ConvertRoToRw { .. }
     )

@@ -83,7 +83,8 @@ fn source_of(limits: afs::server::ForwardLimits, length: usize) -> (Rig, Fid) {
     let image = rig.dir.path().join("d0");
     rig.stop();
     rig.open(image);
-    rig.start_with(|options| options.forwards = limits);
+    // All of these are about dumps.
+    rig.start_with(|options| options.forwards = afs::server::ForwardLimits { blocks: false, ..limits });
     rig.volume(VOLUME, "v");
     rig.client(Some("admin")).call(quota(0)).unwrap();
     let (operator, client) = (rig.operator(), rig.client(None));

@@ -3,6 +3,7 @@
 //! OpenAFS's clients send a part of the calls, and see a part of the replies. These send the rest.
 
 mod adopting;
+mod blocks;
 mod calls;
 mod crash;
 mod files;

@@ -1,0 +1,305 @@
+//! Volumes that travel between two servers as blocks.
+//!
+//! # Theory
+//! A send stream of a clone has its blocks as they are stored. An increment needs what both sides
+//! have: the receiver keeps the snapshot that it got last, and the sender a bookmark of it. Both
+//! are found by the snapshot's guid alone, never by a name or date. So an increment goes onto the
+//! contents that it was made from, or nowhere.
+//!
+//! The receiver's snapshot is exactly what was sent. The header of the volume is not: its number,
+//! type and dates are its own. So it is written into the head after the exchange. Until then it is
+//! a property, which the transaction group of the exchange sets. The next increment goes into a
+//! clone of the snapshot, and what the head has had since goes with the old contents.
+//!
+//! # On disk
+//! | what | where |
+//! | --- | --- |
+//! | what was received last | the snapshot `PARTITION/ID@release-base.N`; N is 0 or 1 |
+//! | what was sent | bookmarks `PARTITION/ID#sent-GUID`, at most [`MOST_SENT`] |
+//! | a volume whose header is not in place | the mark [`RECEIVED`], and the property [`HEADER`] |
+//!
+//! # Crash
+//! A stream that was not complete goes when the pool is opened. After the exchange, the next start
+//! puts the header in place.
+
+use std::io::Read;
+use std::sync::atomic::Ordering;
+
+use dsl::SyncTask;
+use dsl::keys::KeyStatus;
+use dsl::ops::bookmark::{CreateBookmarks, DestroyBookmarks};
+use dsl::ops::props::{InheritProp, SetAs, SetProps};
+use poolhouse::stream::{Origin, ReceiveOptions, Receiving, SendError};
+use zpl::FileSystem;
+
+use super::left::mark_of;
+use super::{HEADER, Head, INCOMPLETE, ITSELF, Partition, header_property, hexadecimal, text};
+use crate::server::header::Stored;
+use crate::server::{Error, Result, chain};
+use crate::types::VolumeId;
+
+/// The value of [`INCOMPLETE`] for a volume that has received contents, and whose header is in the
+/// property [`HEADER`].
+pub(super) const RECEIVED: &str = "received";
+/// The names of snapshots that were received, but for a number.
+const BASE: &str = "release-base.";
+/// The names of bookmarks of what was sent, but for a guid.
+const SENT: &str = "sent-";
+/// Most bookmarks of a volume. Sites that missed more releases get a dump.
+const MOST_SENT: usize = 4;
+
+/// What a volume can take as blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Takes {
+    /// The guid of the snapshot that an increment may build on.
+    pub base: Option<u64>,
+    /// All blocks anew.
+    pub whole: bool,
+}
+
+/// Contents that were received, and are not those of the volume yet. Dropping it destroys them.
+#[derive(Debug)]
+pub struct Blocks {
+    receiving: Receiving,
+    /// The files.
+    pub fs: FileSystem,
+}
+
+impl Blocks {
+    /// The length of the stream.
+    pub fn bytes(&self) -> u64 {
+        self.receiving.bytes()
+    }
+}
+
+/// Whether a snapshot is one that was received.
+fn is_base(snapshot: &dsl::Dataset) -> bool {
+    snapshot.name().split_once('@').is_some_and(|(_, name)| name.starts_with(BASE))
+}
+
+fn sent_name(guid: u64) -> String {
+    format!("{SENT}{guid:016x}")
+}
+
+impl Partition {
+    fn reading<T>(&self, look: impl FnMut() -> dsl::Result<T>) -> Result<T> {
+        Ok(self.pool.spa().read(look).map_err(poolhouse::Error::from)?)
+    }
+
+    /// The received snapshots of a file system, oldest first, and whether it has others.
+    fn bases(&self, head: Head) -> Result<(Vec<dsl::Dataset>, bool)> {
+        let dataset = self.pool.dataset(&self.head_name(head))?;
+        let all = self.reading(|| dataset.dsl().snapshots())?;
+        let others = all.iter().any(|snapshot| !is_base(snapshot));
+        Ok((all.into_iter().filter(is_base).collect(), others))
+    }
+
+    /// The mark of a volume, if it has one that blocks don't stand for.
+    fn takes_mark(&self, id: VolumeId) -> Result<bool> {
+        let dataset = self.pool.dataset(&self.name(id))?;
+        let mark = self.reading(|| mark_of(dataset.dsl()))?;
+        Ok(mark.is_empty() || mark == ITSELF)
+    }
+
+    /// What a volume can take as blocks.
+    ///
+    /// # Errors
+    /// [`Error::Pool`]: it can't be read.
+    pub fn takes_blocks(&self, id: VolumeId) -> Result<Takes> {
+        if !self.takes_mark(id)? {
+            return Ok(Takes::default());
+        }
+        let dataset = self.pool.dataset(&self.name(id))?;
+        let all = self.reading(|| dataset.dsl().snapshots())?;
+        let plain =
+            self.reading(|| Ok(self.pool.dsl().keys().status(dataset.dsl().dir())? == KeyStatus::None))?;
+        let base = all.last().filter(|last| is_base(last)).map(|last| last.phys().guid);
+        Ok(Takes { base, whole: plain && all.iter().all(is_base) })
+    }
+
+    /// Receives a stream for a volume, beside its contents. `whole`: the stream builds on nothing.
+    ///
+    /// # Errors
+    /// The volume is as before. [`Error::Pool`]: the stream is damaged, does not fit, or the pool
+    /// has no space.
+    pub fn receive_blocks(&self, id: VolumeId, from: impl Read, whole: bool) -> Result<Blocks> {
+        if !self.takes_mark(id)? {
+            return Err(Error::Busy { volume: id });
+        }
+        // Of what comes, no bookmark is the past.
+        self.drop_sent(Head::of(id))?;
+        if whole {
+            self.drop_bases(id)?;
+        }
+        let (bases, _) = self.bases(Head::of(id))?;
+        let name = format!("{}@{BASE}", self.name(id));
+        let has = |number: &str| bases.iter().any(|base| base.name() == format!("{name}{number}"));
+        let number = if has("0") { "1" } else { "0" };
+        let options =
+            ReceiveOptions { name: format!("{name}{number}"), force: true, ..ReceiveOptions::default() };
+        let receiving = Receiving::new(self.pool.spa(), from, &options).map_err(poolhouse::Error::from)?;
+        let contents = receiving.contents().map_err(poolhouse::Error::from)?;
+        if self.reading(|| contents.redacted_for())?.is_some() {
+            return Err(Error::Malformed);
+        }
+        let os = self.reading(|| contents.objset())?.ok_or(Error::Malformed)?;
+        Ok(Blocks { receiving, fs: FileSystem::open(&os)? })
+    }
+
+    /// Gives a volume the contents that were received, and this header. The caller has closed its
+    /// files.
+    ///
+    /// # Errors
+    /// Those of [`Self::exchange_blocks`] and [`Self::finish_received`].
+    pub fn switch_to_blocks(&self, id: VolumeId, blocks: Blocks, stored: &Stored) -> Result<()> {
+        self.exchange_blocks(id, blocks, stored)?;
+        self.finish_received(id)
+    }
+
+    /// The first step of [`Self::switch_to_blocks`]: the contents are exchanged, and the header is
+    /// a property.
+    ///
+    /// # Errors
+    /// [`Error::Pool`]: the volume is in use, has a later snapshot, or the contents are larger than
+    /// its quota. It then has the old ones.
+    pub fn exchange_blocks(&self, id: VolumeId, blocks: Blocks, stored: &Stored) -> Result<()> {
+        let Blocks { receiving, fs } = blocks;
+        drop(fs);
+        let props = vec![text(INCOMPLETE, RECEIVED), text(HEADER, hexadecimal(&stored.encode()?))];
+        {
+            let _mark = self.lock_mark(Head::of(id));
+            if !self.takes_mark(id)? {
+                return Err(Error::Busy { volume: id });
+            }
+            let list = self.list();
+            list.iter().for_each(|list| _ = list.changes.fetch_add(1, Ordering::AcqRel));
+            let name = self.name(id);
+            let task = Box::new(SetProps { name, props, source: SetAs::Local });
+            receiving.finish_with(vec![task]).map_err(poolhouse::Error::from)?;
+        }
+        self.received.lock().insert(id);
+        Ok(())
+    }
+
+    /// Puts the header of a volume in place that has received contents. Returns the header.
+    pub(super) fn end_received(&self, id: VolumeId) -> Result<Stored> {
+        let name = self.name(id);
+        let stored = header_property(&self.pool, &name, id)?;
+        stored.write(&self.fs(id)?)?;
+        let inherit = |property: &str| -> Box<dyn SyncTask + Send> {
+            let (name, property) = (name.clone(), property.to_owned());
+            Box::new(InheritProp { name, property, received: false })
+        };
+        let mark: Box<dyn SyncTask + Send> = match stored.destroy_me {
+            true => {
+                let props = vec![text(INCOMPLETE, ITSELF)];
+                Box::new(SetProps { name: name.clone(), props, source: SetAs::Local })
+            }
+            false => inherit(INCOMPLETE),
+        };
+        {
+            let _mark = self.lock_mark(Head::of(id));
+            self.run(vec![mark, inherit(HEADER)])?;
+        }
+        self.received.lock().remove(&id);
+        // The last one is what the contents are.
+        let (mut bases, _) = self.bases(Head::of(id))?;
+        bases.pop();
+        for old in bases {
+            if let Err(error) = self.destroy_snapshot(old.name()) {
+                tracing::warn!(snapshot = old.name(), error = chain(&error), "it stays");
+            }
+        }
+        Ok(stored)
+    }
+
+    /// Puts the header of received contents in place, if it is not yet. The caller is to open the
+    /// files.
+    ///
+    /// # Errors
+    /// [`Error::Pool`], [`Error::Files`]: it can't be read or put in place.
+    pub fn finish_received(&self, id: VolumeId) -> Result<()> {
+        let is_pending = self.received.lock().contains(&id);
+        if is_pending { self.end_received(id).map(drop) } else { Ok(()) }
+    }
+
+    /// Forgets what a volume received. It keeps its contents.
+    ///
+    /// # Errors
+    /// [`Error::Pool`]: a snapshot is in use.
+    pub fn drop_bases(&self, id: VolumeId) -> Result<()> {
+        self.bases(Head::of(id))?.0.iter().try_for_each(|base| self.destroy_snapshot(base.name()))
+    }
+
+    /// The bookmarks of what was sent of a file system, oldest first.
+    fn sent(&self, head: Head) -> Result<Vec<dsl::Bookmark>> {
+        let dataset = self.pool.dataset(&self.head_name(head))?;
+        let mut all = self.reading(|| dataset.dsl().bookmarks())?;
+        all.retain(|bookmark| bookmark.name.starts_with(SENT));
+        all.sort_by_key(|bookmark| bookmark.phys.creation_txg);
+        Ok(all)
+    }
+
+    fn drop_sent(&self, head: Head) -> Result<()> {
+        let sent = self.sent(head)?;
+        if sent.is_empty() {
+            return Ok(());
+        }
+        let names = sent.iter().map(|sent| format!("{}#{}", self.head_name(head), sent.name)).collect();
+        self.run(vec![Box::new(DestroyBookmarks { names })])
+    }
+
+    /// Forgets what was sent and received of a file system whose past ends.
+    pub(super) fn drop_blocks(&self, head: Head) -> Result<()> {
+        self.drop_sent(head)?;
+        if head.gone.is_none() { self.drop_bases(head.volume) } else { Ok(()) }
+    }
+
+    /// The snapshot that is a clone.
+    ///
+    /// # Errors
+    /// [`Error::Pool`]: there is no such clone.
+    pub fn snapshot(&self, head: Head, id: VolumeId) -> Result<dsl::Dataset> {
+        Ok(self.pool.dataset(&self.snapshot_name(head, id))?.dsl().clone())
+    }
+
+    /// What an increment of a clone builds on, at a volume that has the snapshot with this guid.
+    /// `None`: it is not known here.
+    ///
+    /// # Errors
+    /// [`Error::Pool`]: the file system can't be read.
+    pub fn origin(&self, head: Head, id: VolumeId, guid: u64) -> Result<Option<Origin>> {
+        let (snapshot, dataset) = (self.snapshot(head, id)?, self.pool.dataset(&self.head_name(head))?);
+        let dataset = dataset.dsl();
+        let older = self.reading(|| dataset.snapshots())?;
+        let found = match older.iter().find(|older| older.phys().guid == guid) {
+            Some(older) => Origin::of_snapshot(&snapshot, older),
+            None => match self.sent(head)?.iter().find(|sent| sent.phys.guid == guid) {
+                Some(sent) => Origin::of_bookmark(&snapshot, dataset, &sent.phys),
+                None => return Ok(None),
+            },
+        };
+        match found {
+            Ok(origin) => Ok(Some(origin).filter(|origin| origin.redaction_list().is_none())),
+            Err(SendError::NotEarlier) => Ok(None),
+            Err(error) => Err(poolhouse::Error::from(error).into()),
+        }
+    }
+
+    /// Notes that a clone was sent, so that the next one can be an increment.
+    ///
+    /// # Errors
+    /// [`Error::Pool`]: the pool can't have the bookmark.
+    pub fn note_sent(&self, head: Head, id: VolumeId) -> Result<()> {
+        let guid = self.snapshot(head, id)?.phys().guid;
+        let (name, mut sent) = (sent_name(guid), self.sent(head)?);
+        if sent.iter().any(|sent| sent.name == name) {
+            return Ok(());
+        }
+        let full = |name: &str| format!("{}#{name}", self.head_name(head));
+        let pairs = vec![(full(&name), self.snapshot_name(head, id))];
+        let old = sent.drain(..(sent.len() + 1).saturating_sub(MOST_SENT));
+        let names = old.map(|sent| full(&sent.name)).collect();
+        self.run(vec![Box::new(DestroyBookmarks { names }), Box::new(CreateBookmarks { pairs })])
+    }
+}
