@@ -99,6 +99,7 @@ fn of_afs(about: &str, error: &afs::server::Error) -> Error {
         | Failure::Header { .. }
         | Failure::Exists { .. }
         | Failure::Ended { .. }
+        | Failure::Random
         | Failure::Rx(_)
         | Failure::Config { .. } => Reason::Afs { what: api::chain(error) },
     };

@@ -229,6 +229,36 @@ fn served_without_databases() {
     }
 }
 
+/// Goal: the report has the space that 'zfs get' shows, by number and by name, and a total.
+#[test]
+fn report() {
+    let stand = Stand::new();
+    stand.enable();
+    stand.create();
+    stand.daemon.good("zpool sync tank");
+    let dataset = format!("tank/vicepa/{}", VOLUME.0);
+    let names = "refcompressratio,logicalreferenced,referenced,used,logicalused";
+    let want = stand.daemon.good(&format!("zfs get -Hp -o value {names} {dataset}"));
+    let want: Vec<&str> = want.lines().collect();
+    for line in [
+        "afs report -Hp".to_owned(),
+        format!("afs report -Hp {}", VOLUME.0),
+        "afs report -Hp made".to_owned(),
+    ] {
+        let told = stand.daemon.good(&line);
+        let cells: Vec<&str> = told.trim_end().split('\t').collect();
+        assert_eq!(cells[1..3], ["made", "RW"], "{line}: {told}");
+        assert_eq!(cells[4..9], [want[1], want[2], want[3], want[0], &dataset], "{line}: {told}");
+    }
+    let shown = stand.json("afs report -j");
+    let (volume, total) = (&shown["volumes"][VOLUME.0.to_string()], &shown["total"]);
+    assert_eq!((&volume["name"], &volume["type"]), (&"made".into(), &"RW".into()), "{shown}");
+    assert_eq!(total["logicalused"].to_string(), want[4], "{shown}");
+    assert_eq!((&total["volumes"], &total["used"]), (&1.into(), &volume["used"]), "{shown}");
+    let why = stand.bad("afs report nope");
+    assert!(why.contains("cannot report on 'nope': no volume has this number or name"), "{why}");
+}
+
 /// Goal: an export waits for no client, and names the transaction that is in its way. Then the
 /// partition is served as before.
 #[test]

@@ -17,10 +17,10 @@ impl Afs {
         let check = |name: &str| self.check_end_of(name);
         match change {
             DatasetChange::Destroy { names, .. } => names.iter().try_for_each(|name| check(name)),
-            DatasetChange::Create { name, .. } | DatasetChange::Clone { name, .. } => self.check_new(name),
+            DatasetChange::Create { name, .. } | DatasetChange::Clone { name, .. } => self.check_new_name(name),
             DatasetChange::Rename { from, to, .. } => {
                 check(from)?;
-                self.check_new(to)
+                self.check_new_name(to)
             }
             DatasetChange::RenameSnapshot { dataset, from, to, .. } => {
                 check(&format!("{dataset}@{from}"))?;
@@ -83,7 +83,7 @@ impl Afs {
     ///
     /// # Errors
     /// * [`Reason::BadValue`]
-    fn check_new(&self, name: &str) -> Result<(), Error> {
+    fn check_new_name(&self, name: &str) -> Result<(), Error> {
         if self.server_of(name).is_none_or(|(_, volume)| volume.is_none()) {
             return Ok(());
         }

@@ -150,6 +150,44 @@ fn promises_of_what_is_gone_are_void() {
     assert_eq!((resets(&client), server.file().exists()), (3, false));
 }
 
+/// Goal: an old file of promises, which could not be removed or came back, resets all clients: they
+/// may believe in promises that it does not have.
+#[test]
+fn an_old_file_of_promises_is_of_no_use() {
+    let mut server = Lasting::new();
+    let (one, two) = (server.rig.client(None), server.rig.client(None));
+    [&one, &two].into_iter().for_each(probe);
+    drop(server.rig.server.take());
+    let old = std::fs::read(server.file()).unwrap();
+    server.start();
+    two.status(root(VOLUME)).unwrap();
+    drop(server.rig.server.take());
+    std::fs::write(server.file(), old).unwrap();
+    server.start();
+    probe(&two);
+    assert_eq!(resets(&two), 2);
+    one.create(root(VOLUME), "f").unwrap();
+    assert_eq!(resets(&one), 2);
+}
+
+/// Goal: what is set aside when a partition ends is there again when the partition comes back to
+/// the same server.
+#[test]
+fn promises_are_set_aside() {
+    let server = Lasting::new();
+    let (one, two) = (server.rig.client(None), server.rig.client(None));
+    let file = one.create(root(VOLUME), "f").unwrap().fid;
+    two.status(file).unwrap();
+    let partition = PartitionId(0);
+    server.rig.server().end(partition).unwrap();
+    let pool = server.rig.pool.clone().unwrap();
+    let again = afs::server::store::Partition::begin(partition, pool, "cell/vicepa").unwrap();
+    server.rig.server().add(again).unwrap();
+    one.store(file, 0, b"new", 3).unwrap();
+    assert_eq!(broken(&two), [file]);
+    assert_eq!((resets(&one), resets(&two)), (1, 1));
+}
+
 /// Goal: a file of promises that is damaged, cut or of another program is no obstacle. Clients are
 /// reset.
 #[test]
