@@ -275,6 +275,29 @@ impl Syncing<'_> {
         self.put_bookmark(map, name, &p)
     }
 
+    /// Removes the bookmarks of a head whose snapshots are not in the past of a clone that is to take
+    /// its place. If the head has not changed since the clone's origin, its past is the clone's.
+    ///
+    /// OpenZFS keeps them. But an increment from one has only the blocks that were born later, and so
+    /// lacks older ones that the new contents have in the place of lost ones.
+    pub(super) fn drop_bookmarks_after(&mut self, clone: u64, head: u64, name: &str) -> Result<()> {
+        let origin = self.ds(clone)?.prev_snap_obj;
+        let is_whole = origin == 0 || Some(origin) == self.dsl.origin_snapshot()?;
+        if !is_whole && !self.is_modified_since(head, origin)? {
+            return Ok(());
+        }
+        let last = if is_whole { 0 } else { self.ds(origin)?.creation_txg.0 };
+        for b in self.bookmarks(head)? {
+            // One that is being sent from was checked when that began.
+            let redaction = b.phys.redaction_obj;
+            if b.phys.creation_txg > last && (redaction == 0 || !self.dsl.heads().is_busy(redaction)) {
+                self.remove_bookmark(head, &b)?;
+                self.log("remove bookmark", name, head, format!("name={}", b.name));
+            }
+        }
+        Ok(())
+    }
+
     /// Removes a bookmark (`dsl_bookmark_destroy_sync_impl`).
     fn remove_bookmark(&mut self, head: u64, b: &Named) -> Result<()> {
         let Some(map) = self.bookmarks_zap(head)? else { return Ok(()) };

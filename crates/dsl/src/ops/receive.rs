@@ -6,7 +6,8 @@
 //! only the receive can open them.
 //!
 //! At the end, the child's contents change places with those of the dataset, as in a rollback. The
-//! new snapshot is made, and the child is destroyed. All of that is one operation.
+//! new snapshot is made, and the child is destroyed. All of that is one operation. Bookmarks go whose
+//! snapshots are not in the past of the new contents: an increment from one would lack what differs.
 //!
 //! # On disk
 //! If a receive can be resumed, the incomplete dataset's ZAP says what stream it is and how far it
@@ -608,6 +609,7 @@ impl SyncTask for ReceiveEnd {
         let (_, head) = self.target(s)?;
         let head = if hidden {
             s.sync_head(head, 1)?;
+            s.drop_bookmarks_after(ds, head, &what.name)?;
             s.destroy_snapshots_after(ds, head)?;
             if let Some(raw) = &what.raw {
                 // Only now: the keys are those of the dataset, too.
@@ -749,7 +751,7 @@ impl Syncing<'_> {
     /// Whether a head has changed since one of its snapshots (`dsl_dataset_modified_since_snap`).
     ///
     /// A header of the intent log is no change.
-    fn is_modified_since(&mut self, head: u64, snap: u64) -> Result<bool> {
+    pub(super) fn is_modified_since(&mut self, head: u64, snap: u64) -> Result<bool> {
         let (h, p) = (self.ds(head)?, self.ds(snap)?);
         if h.bp.birth <= p.creation_txg {
             return Ok(false);

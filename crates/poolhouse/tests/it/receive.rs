@@ -7,6 +7,7 @@ use crate::common::{self, words};
 use crate::send::{compare, records};
 use codec::crypt::{CryptoSuite, WrappingKey};
 use poolhouse::dsl::keys::KeyFormat;
+use poolhouse::dsl::ops::bookmark::CreateBookmarks;
 use poolhouse::dsl::ops::create::Create;
 use poolhouse::dsl::ops::key::{NewCrypt, NewKey};
 use poolhouse::ondisk::ObjNum;
@@ -541,8 +542,18 @@ fn by_force() {
     let full = fixture.stream("full-a.zsend").unwrap();
     let incremental = fixture.stream("incr-a-b.zsend").unwrap();
     receive(&pool, &full, &into("r/fs@a"));
+    let mark = |snapshot: &str| {
+        let pairs = vec![(snapshot.replace('@', "#"), snapshot.to_owned())];
+        pool.spa().writer().unwrap().run(Box::new(CreateBookmarks { pairs })).unwrap();
+    };
+    let marks = || {
+        let all = pool.dataset("r/fs").unwrap().dsl().bookmarks().unwrap();
+        all.iter().map(|mark| mark.name.clone()).collect::<Vec<_>>()
+    };
+    mark("r/fs@a");
     pool.dataset("r/fs").unwrap().create_file("/mine").unwrap().sync().unwrap();
     pool.snapshot("r/fs@mine").unwrap();
+    mark("r/fs@mine");
     let refused = pool.receive(&incremental[..], &into("r/fs@b")).unwrap_err();
     assert!(words(&refused).contains("has been modified"), "{}", words(&refused));
     let force = |name: &str| ReceiveOptions { force: true, ..into(name) };
@@ -550,11 +561,14 @@ fn by_force() {
     check_files(&pool, "r/fs@b", &fixture.manifest("send-src/fs@b").unwrap());
     let snapshots = pool.dataset("r/fs").unwrap().snapshots().unwrap();
     assert_eq!(snapshots.iter().map(|s| s.name()).collect::<Vec<_>>(), ["r/fs@a", "r/fs@b"]);
+    // An increment from a state that is lost would lack blocks.
+    assert_eq!(marks(), ["a"]);
     // A full stream replaces everything.
     let other = fixture.stream("plain-of-enc.zsend").unwrap();
     receive(&pool, &other, &force("r/fs@e2"));
     check_files(&pool, "r/fs@e2", &fixture.manifest("send-src/enc@e2").unwrap());
     assert!(pool.dataset("r/fs@a").is_err());
+    assert!(marks().is_empty());
     pool.export().unwrap();
     testpools::judge(dir.path(), "r");
 }

@@ -17,7 +17,9 @@ impl Afs {
         let check = |name: &str| self.check_end_of(name);
         match change {
             DatasetChange::Destroy { names, .. } => names.iter().try_for_each(|name| check(name)),
-            DatasetChange::Create { name, .. } | DatasetChange::Clone { name, .. } => self.check_new_name(name),
+            DatasetChange::Create { name, .. } | DatasetChange::Clone { name, .. } => {
+                self.check_new_name(name)
+            }
             DatasetChange::Rename { from, to, .. } => {
                 check(from)?;
                 self.check_new_name(to)

@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 
 use observe::{Tunable, Unit};
 use parking_lot::Mutex;
-use poolhouse::stream::{Forms, Options, Origin, SendError, estimate, send};
+use poolhouse::stream::{Forms, Options, Origin, SendError, send};
 use rx::Call as RxCall;
 use zpl::AFS_HEADER_MAX;
 
@@ -44,7 +44,7 @@ use crate::server::header::{Service as State, Stored};
 use crate::server::store::{Blocks, Found, Head};
 use crate::server::volume::Volume;
 use crate::server::{Error, Result, chain};
-use crate::types::{Destination, Replica, RestoreCookie, Unique, VolumeId, VolumeType};
+use crate::types::{Destination, RestoreCookie, Unique, VolumeId, VolumeType};
 use crate::volume::restored_header;
 use crate::volume::tree::Tree;
 use crate::wire::Wire;
@@ -58,6 +58,8 @@ pub static AFS_SEND_BLOCKS: Tunable = Tunable::new(
     "1: AFS volumes travel between Poolhouse servers as stored blocks; 0: as dumps",
 );
 
+/// How long another server may take to say what it takes.
+const ASK: Duration = Duration::from_secs(30);
 /// How long a server without these calls is not asked again.
 const DEAF: Duration = Duration::from_secs(600);
 /// Most servers that are remembered.
@@ -153,7 +155,7 @@ impl VolumeServer {
         let mut site = self.reach(sending, to)?;
         let call = Call::OfferBlocks { transaction: to_transaction, version: BLOCKS_VERSION };
         let asked = match site.try_part(call.request())? {
-            Ok(()) => site.reply(None, BlocksReply::SIZE)?,
+            Ok(()) => site.reply(Some(ASK), BlocksReply::SIZE)?,
             Err(error) => Err(error),
         };
         let takes = match asked {
@@ -167,6 +169,10 @@ impl VolumeServer {
                 tracing::debug!(%peer, code, "the volume can't be sent as blocks");
                 None
             }
+            Err(rx::Error::Deadline) => {
+                tracing::info!(%peer, "the other server doesn't say what it takes: a dump is sent");
+                None
+            }
             Err(error) => return Err(site.code(&error)),
         };
         let plan = takes.map(|takes| self.plan(source, &lease.volume, (head, id), &takes));
@@ -177,25 +183,6 @@ impl VolumeServer {
                 None
             })
             .flatten())
-    }
-
-    /// Asks several servers at the same time.
-    pub(super) fn ask_all(&self, sending: Sending<'_>, to: &[Replica]) -> Vec<Outcome<Option<Plan>>> {
-        let ask = |replica: &Replica| self.ask_for_blocks(sending, &replica.server, replica.transaction);
-        let ask = &ask;
-        std::thread::scope(|scope| {
-            let begin = |replica| {
-                std::thread::Builder::new()
-                    .name("forward".to_owned())
-                    .spawn_scoped(scope, move || ask(replica))
-            };
-            let threads: Vec<_> = to.iter().map(begin).collect();
-            let end = |thread: io::Result<std::thread::ScopedJoinHandle<'_, _>>| match thread {
-                Ok(thread) => thread.join().unwrap_or(Err(errno::EIO)),
-                Err(_) => Err(errno::EAGAIN),
-            };
-            threads.into_iter().map(end).collect()
-        })
     }
 
     /// What is sent to a volume that takes this.
@@ -217,11 +204,9 @@ impl VolumeServer {
         if takes.flags & BLOCKS_WHOLE == 0 {
             return Ok(None);
         }
-        let is_small = source.scope.since.0 == 0 || {
-            let (snapshot, options) = (partition.snapshot(head, id)?, options(None));
-            estimate(&snapshot, &options).map_err(poolhouse::Error::from)? <= source.size()?
-        };
-        Ok(is_small.then_some(Plan { head, id, base: 0, origin: None }))
+        // How large an increment would be takes as long as to make it, while the other one waits.
+        let is_whole = source.scope.since.0 == 0;
+        Ok(is_whole.then_some(Plan { head, id, base: 0, origin: None }))
     }
 
     /// Sends a clone as blocks. False: the other server has not taken it, and may get a dump.

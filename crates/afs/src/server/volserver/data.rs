@@ -126,7 +126,7 @@ impl VolumeServer {
             return Err(errno::ENOENT);
         }
         let switched = volume.exclusively(exchange);
-        switched.map_err(|error| failed(volume, &error))?;
+        // A failure may have come after the exchange. Then clients must not go on with the old ones.
         if is_read_only {
             // It is on disk, and its clients have it already.
             self.note_change(lease);
@@ -134,7 +134,7 @@ impl VolumeServer {
             self.note_new_contents(lease);
         }
         volume.callbacks.volume_changed();
-        Ok(())
+        switched.map_err(|error| failed(volume, &error))
     }
 
     /// Makes a volume of its own of a clone whose volume is gone, so that its files may change. A

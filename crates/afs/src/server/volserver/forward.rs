@@ -24,7 +24,6 @@ use rx::security::rxkad::{Client, SUPERUSER};
 use rx::{Call as RxCall, Connection, Slice};
 
 use super::fan::{Fan, Next, Receiver};
-use super::plan::Plan;
 use super::transactions::Lease;
 use super::{Outcome, VolumeServer};
 use crate::calls::volserver::{Call, MAX_DESTINATIONS};
@@ -296,11 +295,11 @@ impl VolumeServer {
         let source = Source::new(&open, since, true);
         let lag = (!open.fs.objset().is_live()).then_some(self.core.forwards.lag);
         let sending = (&source, &lease);
-        let plans = self.ask_all(sending, to);
         let fan = Fan::new(to.len(), lag);
-        let send = |replica: &Replica, plan: Outcome<Option<Plan>>, from: Receiver<'_>| {
+        let send = |replica: &Replica, from: Receiver<'_>| {
             let Replica { server, transaction } = replica;
-            let Some(plan) = plan? else {
+            // Meanwhile the others get what they take.
+            let Some(plan) = self.ask_for_blocks(sending, server, *transaction)? else {
                 return self.send_dump(sending, server, *transaction, cookie)?.follow(&from);
             };
             // The dump is not made for it.
@@ -314,11 +313,10 @@ impl VolumeServer {
             let send = &send;
             let threads: Vec<_> = to
                 .iter()
-                .zip(plans)
                 .enumerate()
-                .map(|(lane, (replica, plan))| {
+                .map(|(lane, replica)| {
                     let (from, thread) = (fan.receiver(lane), std::thread::Builder::new());
-                    let run = move || send(replica, plan, from).err().unwrap_or(0);
+                    let run = move || send(replica, from).err().unwrap_or(0);
                     thread.name("forward".to_owned()).spawn_scoped(scope, run)
                 })
                 .collect();
