@@ -533,8 +533,8 @@ impl Afs {
         Some(Error::new(name, Reason::InTransaction { volume, transaction: found.id, call }))
     }
 
-    /// Removes the partitions of a pool that is exported. Unless it is only asked for, whatever uses
-    /// them.
+    /// Removes the partitions of a pool that is exported. Unless it is only asked for, whatever
+    /// uses them.
     ///
     /// # Errors
     /// * [`Reason::InTransaction`], [`Reason::Busy`]: one of them is in use. Then

@@ -487,8 +487,8 @@ impl VolumeCallBacks {
         }
     }
 
-    /// Ends all promises of the volume without a call: their hosts are reset when they call next. No
-    /// more are made.
+    /// Ends all promises of the volume without a call: their hosts are reset when they call next.
+    /// No more are made.
     pub(super) fn forsake(&self) {
         {
             let _table = self.table.lock();

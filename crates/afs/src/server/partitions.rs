@@ -5,8 +5,9 @@
 //! ([`Partition::clean`]).
 //!
 //! # Promises
-//! Clients of a partition that goes are told, because another server may serve it next. If it goes
-//! because the server ends, they keep their promises until its next start ([`super::remembered`]).
+//! Clients of a partition that goes hear of it, because another server may serve it next. If it
+//! goes because the server ends, they keep their promises until its next start
+//! ([`super::remembered`]).
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -218,8 +219,8 @@ impl Core {
     }
 }
 
-/// The promises of a volume that was closed, when the calls that used it have ended: one of them may
-/// still break some. If one takes too long, there are none, and clients are reset.
+/// The promises of a volume that was closed, when the calls that used it have ended: one of them
+/// may still break some. If one takes too long, there are none, and clients are reset.
 fn set_aside(volume: &Arc<Volume>) -> Option<(Found, Vec<SetAside>)> {
     let until = Instant::now() + LAST_CALLS;
     // The caller has one.

@@ -275,11 +275,12 @@ impl Syncing<'_> {
         self.put_bookmark(map, name, &p)
     }
 
-    /// Removes the bookmarks of a head whose snapshots are not in the past of a clone that is to take
-    /// its place. If the head has not changed since the clone's origin, its past is the clone's.
+    /// Removes the bookmarks of a head whose snapshots are not in the past of a clone that is to
+    /// take its place. If the head has not changed since the clone's origin, its past is the
+    /// clone's.
     ///
-    /// OpenZFS keeps them. But an increment from one has only the blocks that were born later, and so
-    /// lacks older ones that the new contents have in the place of lost ones.
+    /// OpenZFS keeps them. But an increment from one has only the blocks that were born later, and
+    /// so lacks older ones that the new contents have in the place of lost ones.
     pub(super) fn drop_bookmarks_after(&mut self, clone: u64, head: u64, name: &str) -> Result<()> {
         let origin = self.ds(clone)?.prev_snap_obj;
         let is_whole = origin == 0 || Some(origin) == self.dsl.origin_snapshot()?;

@@ -6,8 +6,9 @@
 //! only the receive can open them.
 //!
 //! At the end, the child's contents change places with those of the dataset, as in a rollback. The
-//! new snapshot is made, and the child is destroyed. All of that is one operation. Bookmarks go whose
-//! snapshots are not in the past of the new contents: an increment from one would lack what differs.
+//! new snapshot is made, and the child is destroyed. All of that is one operation. Bookmarks go
+//! whose snapshots are not in the past of the new contents: an increment from one would lack what
+//! differs.
 //!
 //! # On disk
 //! If a receive can be resumed, the incomplete dataset's ZAP says what stream it is and how far it

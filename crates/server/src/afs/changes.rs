@@ -80,8 +80,8 @@ impl Afs {
         }
     }
 
-    /// Refuses a dataset that would pass for a volume of a partition that is served, or that would be
-    /// below one.
+    /// Refuses a dataset that would pass for a volume of a partition that is served, or that would
+    /// be below one.
     ///
     /// # Errors
     /// * [`Reason::BadValue`]

@@ -15,8 +15,8 @@ wire_struct! {
 }
 
 impl Hosts {
-    /// The hosts that the server can know again, by their numbers. Such a host has a UUID, has heard
-    /// of all that it was owed, and believes in no promise that the server still has.
+    /// The hosts that the server can know again, by their numbers. Such a host has a UUID, has
+    /// heard of all that it was owed, and believes in no promise that the server still has.
     pub(in crate::server) fn save(&self) -> Vec<(u64, SavedHost)> {
         let save = |host: Arc<Host>| {
             let state = host.state.lock();
@@ -31,8 +31,8 @@ impl Hosts {
         self.all().into_iter().filter_map(save).collect()
     }
 
-    /// Takes hosts back that another process has saved, before there are others. `None`: there is no
-    /// place for it, so it is new when it calls.
+    /// Takes hosts back that another process has saved, before there are others. `None`: there is
+    /// no place for it, so it is new when it calls.
     pub(in crate::server) fn restore(&self, saved: &[SavedHost]) -> Vec<Option<Arc<Host>>> {
         let seconds = self.seconds(Instant::now());
         let restore = |saved: &SavedHost| {

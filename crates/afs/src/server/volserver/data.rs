@@ -126,7 +126,8 @@ impl VolumeServer {
             return Err(errno::ENOENT);
         }
         let switched = volume.exclusively(exchange);
-        // A failure may have come after the exchange. Then clients must not go on with the old ones.
+        // A failure may have come after the exchange. Then clients must not go on with the old
+        // ones.
         if is_read_only {
             // It is on disk, and its clients have it already.
             self.note_change(lease);
