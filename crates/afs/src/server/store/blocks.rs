@@ -43,6 +43,8 @@ use crate::types::VolumeId;
 pub(super) const RECEIVED: &str = "received";
 /// The names of snapshots that were received, but for a number.
 const BASE: &str = "release-base.";
+/// The numbers of these. One is that of the last, the other is free for the next.
+const NUMBERS: [&str; 2] = ["0", "1"];
 /// The names of bookmarks of what was sent, but for a guid.
 const SENT: &str = "sent-";
 /// Most bookmarks of a volume. Sites that missed more releases get a dump.
@@ -72,9 +74,11 @@ impl Blocks {
     }
 }
 
-/// Whether a snapshot is one that was received.
+/// Whether a snapshot is one that was received. Others are an administrator's.
 fn is_base(snapshot: &dsl::Dataset) -> bool {
-    snapshot.name().split_once('@').is_some_and(|(_, name)| name.starts_with(BASE))
+    let name = snapshot.name();
+    let number = name.split_once('@').and_then(|(_, name)| name.strip_prefix(BASE));
+    number.is_some_and(|number| NUMBERS.contains(&number))
 }
 
 fn sent_name(guid: u64) -> String {
@@ -235,7 +239,8 @@ impl Partition {
     fn sent(&self, head: Head) -> Result<Vec<dsl::Bookmark>> {
         let dataset = self.pool.dataset(&self.head_name(head))?;
         let mut all = self.reading(|| dataset.dsl().bookmarks())?;
-        all.retain(|bookmark| bookmark.name.starts_with(SENT));
+        // Others are an administrator's.
+        all.retain(|bookmark| bookmark.name == sent_name(bookmark.phys.guid));
         all.sort_by_key(|bookmark| bookmark.phys.creation_txg);
         Ok(all)
     }

@@ -10,6 +10,7 @@ use afs::server::header::Stored;
 use afs::server::store::Head;
 use afs::types::{Date, Destination, Fid, Replica, RestoreCookie, VolumeId};
 use afs::wire::{Chars, List};
+use poolhouse::dsl::ops::bookmark::{CreateBookmarks, DestroyBookmarks};
 use poolhouse::stream;
 use rx::security::{Level, Null, rxkad};
 use rx::{Endpoint, Service};
@@ -320,8 +321,43 @@ fn without_a_common_snapshot() {
     }
 }
 
+/// Goal: snapshots and bookmarks whose names only begin as those of the server stay, whatever
+/// travels.
+#[test]
+fn names_of_an_administrator() {
+    let cell = Cell::new(2);
+    cell.release(0).unwrap();
+    let (here, there) = (cell.here.pool.as_ref().unwrap(), cell.there.pool.as_ref().unwrap());
+    let volume = format!("cell/vicepa/{VOLUME}");
+    let mine = ["sent-weekly", "sent-0000000000000001", "sent-"];
+    let snapshot = format!("{volume}@{CLONE}");
+    let pairs = mine.iter().map(|name| (format!("{volume}#{name}"), snapshot.clone())).collect();
+    here.run(CreateBookmarks { pairs }).unwrap();
+    for round in 0..6 {
+        cell.change(0, 10 + round);
+        cell.reclone();
+        cell.release(1).unwrap();
+    }
+    assert_eq!(cell.traffic().0, 7);
+    let found = here.dataset(&volume).unwrap().dsl().bookmarks().unwrap();
+    assert_eq!(found.len(), 4 + mine.len());
+    assert!(mine.iter().all(|name| found.iter().any(|found| found.name == *name)));
+    // The site has later snapshots, and gets dumps.
+    let kept = ["release-base.2", "release-base.00"].map(|name| format!("cell/vicepa/{CLONE}@{name}"));
+    kept.iter().for_each(|name| drop(there.snapshot(name).unwrap()));
+    for since in [1, 0] {
+        cell.change(0, 20 + u64::from(since));
+        cell.reclone();
+        cell.release(since).unwrap();
+        cell.check_equal();
+        assert_eq!(datasets(&cell.there, '@').len(), 2);
+        assert!(kept.iter().all(|name| is_there(&cell.there, name)));
+    }
+    assert_eq!((cell.traffic().0, cell.traffic().2), (7, 2));
+}
+
 fn dsl_task(bookmark: String) -> Box<dyn poolhouse::dsl::SyncTask + Send> {
-    Box::new(poolhouse::dsl::ops::bookmark::DestroyBookmarks { names: vec![bookmark] })
+    Box::new(DestroyBookmarks { names: vec![bookmark] })
 }
 
 /// Goal: what changed at the site since the last release does not survive the next one. A snapshot
