@@ -36,7 +36,7 @@ use super::left::mark_of;
 use super::{HEADER, Head, INCOMPLETE, ITSELF, Partition, header_property, hexadecimal, text};
 use crate::server::header::Stored;
 use crate::server::{Error, Result, chain};
-use crate::types::VolumeId;
+use crate::types::{VolumeId, VolumeType};
 
 /// The value of [`INCOMPLETE`] for a volume that has received contents, and whose header is in the
 /// property [`HEADER`].
@@ -124,8 +124,9 @@ impl Partition {
     /// Receives a stream for a volume, beside its contents. `whole`: the stream builds on nothing.
     ///
     /// # Errors
-    /// The volume is as before. [`Error::Pool`]: the stream is damaged, does not fit, or the pool
-    /// has no space.
+    /// The volume is as before.
+    /// * [`Error::Busy`]: it is being changed, or all names of received snapshots are in use.
+    /// * [`Error::Pool`]: the stream is damaged, does not fit, or the pool has no space.
     pub fn receive_blocks(&self, id: VolumeId, from: impl Read, whole: bool) -> Result<Blocks> {
         if !self.takes_mark(id)? {
             return Err(Error::Busy { volume: id });
@@ -134,13 +135,11 @@ impl Partition {
         self.drop_sent(Head::of(id))?;
         if whole {
             self.drop_bases(id)?;
+        } else {
+            self.drop_old_bases(id);
         }
-        let (bases, _) = self.bases(Head::of(id))?;
-        let name = format!("{}@{BASE}", self.name(id));
-        let has = |number: &str| bases.iter().any(|base| base.name() == format!("{name}{number}"));
-        let number = if has("0") { "1" } else { "0" };
-        let options =
-            ReceiveOptions { name: format!("{name}{number}"), force: true, ..ReceiveOptions::default() };
+        let name = self.next_base(id)?;
+        let options = ReceiveOptions { name, force: true, ..ReceiveOptions::default() };
         let receiving = Receiving::new(self.pool.spa(), from, &options).map_err(poolhouse::Error::from)?;
         let contents = receiving.contents().map_err(poolhouse::Error::from)?;
         if self.reading(|| contents.redacted_for())?.is_some() {
@@ -148,6 +147,13 @@ impl Partition {
         }
         let os = self.reading(|| contents.objset())?.ok_or(Error::Malformed)?;
         Ok(Blocks { receiving, fs: FileSystem::open(&os)? })
+    }
+
+    /// The free name of a received snapshot.
+    fn next_base(&self, id: VolumeId) -> Result<String> {
+        let (bases, _) = self.bases(Head::of(id))?;
+        let mut names = NUMBERS.iter().map(|number| format!("{}@{BASE}{number}", self.name(id)));
+        names.find(|name| bases.iter().all(|base| base.name() != *name)).ok_or(Error::Busy { volume: id })
     }
 
     /// Gives a volume the contents that were received, and this header. The caller has closed its
@@ -206,13 +212,10 @@ impl Partition {
             self.run(vec![mark, inherit(HEADER)])?;
         }
         self.received.lock().remove(&id);
-        // The last one is what the contents are.
-        let (mut bases, _) = self.bases(Head::of(id))?;
-        bases.pop();
-        for old in bases {
-            if let Err(error) = self.destroy_snapshot(old.name()) {
-                tracing::warn!(snapshot = old.name(), error = chain(&error), "it stays");
-            }
+        if stored.header.kind == VolumeType::ReadOnly {
+            self.drop_old_bases(id);
+        } else if let Err(error) = self.drop_bases(id) {
+            tracing::warn!(volume = id.0, error = chain(&error), "what was received stays as a snapshot");
         }
         Ok(stored)
     }
@@ -230,9 +233,26 @@ impl Partition {
     /// Forgets what a volume received. It keeps its contents.
     ///
     /// # Errors
-    /// [`Error::Pool`]: a snapshot is in use.
+    /// [`Error::Pool`]: a snapshot is in use. The others are gone.
     pub fn drop_bases(&self, id: VolumeId) -> Result<()> {
-        self.bases(Head::of(id))?.0.iter().try_for_each(|base| self.destroy_snapshot(base.name()))
+        self.destroy_bases(&self.bases(Head::of(id))?.0)
+    }
+
+    /// Forgets what a volume received before the last time. A snapshot that is in use stays.
+    fn drop_old_bases(&self, id: VolumeId) {
+        let done = self.bases(Head::of(id)).and_then(|(mut bases, _)| {
+            bases.pop();
+            self.destroy_bases(&bases)
+        });
+        if let Err(error) = done {
+            tracing::warn!(volume = id.0, error = chain(&error), "an old snapshot of a release stays");
+        }
+    }
+
+    /// Destroys those of these snapshots that can be. Returns the first error.
+    fn destroy_bases(&self, bases: &[dsl::Dataset]) -> Result<()> {
+        let all: Vec<_> = bases.iter().map(|base| self.destroy_snapshot(base.name())).collect();
+        all.into_iter().collect()
     }
 
     /// The bookmarks of what was sent of a file system, oldest first.

@@ -11,6 +11,7 @@ use afs::server::store::Head;
 use afs::types::{Date, Destination, Fid, Replica, RestoreCookie, VolumeId};
 use afs::wire::{Chars, List};
 use poolhouse::dsl::ops::bookmark::{CreateBookmarks, DestroyBookmarks};
+use poolhouse::dsl::ops::hold::{HoldSnapshots, ReleaseSnapshots};
 use poolhouse::stream;
 use rx::security::{Level, Null, rxkad};
 use rx::{Endpoint, Service};
@@ -354,6 +355,43 @@ fn names_of_an_administrator() {
         assert!(kept.iter().all(|name| is_there(&cell.there, name)));
     }
     assert_eq!((cell.traffic().0, cell.traffic().2), (7, 2));
+}
+
+/// Goal: a received snapshot that is held or has a clone stays alone. All others go as ever, and
+/// without a free name for the next one the site gets a dump.
+#[test]
+fn a_snapshot_in_use() {
+    let cell = Cell::new(2);
+    let pool = cell.there.pool.as_ref().unwrap();
+    let names = ["0", "1"].map(|number| format!("cell/vicepa/{CLONE}@release-base.{number}"));
+    let holds = || vec![(names[0].clone(), "mine".to_owned())];
+    let release = |seed, since| {
+        cell.change(0, seed);
+        cell.reclone();
+        cell.release(since).unwrap();
+        cell.check_equal();
+        (cell.traffic().0, cell.traffic().2)
+    };
+    cell.release(0).unwrap();
+    pool.run(HoldSnapshots { holds: holds() }).unwrap();
+    assert_eq!(release(10, 1), (2, 0));
+    assert_eq!(datasets(&cell.there, '@'), names);
+    // The next one has no name. What was received last goes with a dump.
+    assert_eq!(release(11, 0), (2, 1));
+    assert_eq!(datasets(&cell.there, '@'), names[..1]);
+    // It is a base as before.
+    assert_eq!(release(12, 1), (3, 1));
+    assert_eq!(datasets(&cell.there, '@'), names);
+    pool.run(ReleaseSnapshots { holds: holds() }).unwrap();
+    assert_eq!(release(13, 1), (4, 1));
+    assert_eq!(datasets(&cell.there, '@'), names[..1]);
+    pool.clone_snapshot(&names[0], "cell/mine").unwrap();
+    assert_eq!(release(14, 1), (5, 1));
+    assert_eq!(datasets(&cell.there, '@'), names);
+    pool.destroy("cell/mine").unwrap();
+    // The second is the last one, and the first is free again.
+    assert_eq!(release(15, 1), (6, 1));
+    assert_eq!(datasets(&cell.there, '@'), names[..1]);
 }
 
 fn dsl_task(bookmark: String) -> Box<dyn poolhouse::dsl::SyncTask + Send> {
