@@ -230,6 +230,19 @@ impl Partition {
         if is_pending { self.end_received(id).map(drop) } else { Ok(()) }
     }
 
+    /// The header of received contents that is not in place yet.
+    pub(super) fn received_header(&self, id: VolumeId) -> Result<Option<Stored>> {
+        let is_pending = || self.received.lock().contains(&id);
+        if !is_pending() {
+            return Ok(None);
+        }
+        match header_property(&self.pool, &self.name(id), id) {
+            // It was put in place meanwhile.
+            Err(_) if !is_pending() => Ok(None),
+            found => found.map(Some),
+        }
+    }
+
     /// Forgets what a volume received. It keeps its contents.
     ///
     /// # Errors

@@ -163,6 +163,10 @@ impl Partition {
         }
         for id in left.received {
             let done = self.end_received(id);
+            if done.is_err() {
+                // Until then, its files have the header of the sender.
+                self.received.lock().insert(id);
+            }
             if !done.as_ref().is_ok_and(|stored| !stored.destroy_me) {
                 contents.volumes.retain(|found| *found != Found::Dataset(id));
             }

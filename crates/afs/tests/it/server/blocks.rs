@@ -1,15 +1,18 @@
 //! Volumes that travel between two servers as blocks.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use afs::calls::volserver::{BLOCKS_VERSION, Call, Name, Reply, attach};
 use afs::dump::{Event, Reader};
 use afs::errors::{rxgen, volser};
+use afs::partition::PartitionId;
 use afs::server::header::Stored;
-use afs::server::store::Head;
+use afs::server::store::{Found, Head, Offline, OnDisk, Partition};
 use afs::types::{Date, Destination, Fid, Replica, RestoreCookie, VolumeId};
 use afs::wire::{Chars, List};
+use poolhouse::dsl::Value;
 use poolhouse::dsl::ops::bookmark::{CreateBookmarks, DestroyBookmarks};
 use poolhouse::dsl::ops::hold::{HoldSnapshots, ReleaseSnapshots};
 use poolhouse::stream;
@@ -151,6 +154,37 @@ impl Cell {
         let pool = self.there.pool.as_ref().unwrap();
         let snapshots = pool.dataset(&format!("cell/vicepa/{CLONE}")).unwrap().snapshots().unwrap();
         snapshots.last().unwrap().dsl().phys().guid
+    }
+
+    /// Receives a stream, and ends with an image of the pool before the header is in place. Returns
+    /// the former header.
+    fn crash(&mut self, stream: &[u8], change: impl Fn(&mut Stored)) -> (Stored, PathBuf) {
+        let core = Arc::clone(self.there.server().core());
+        let volume = core.table.get(CLONE).unwrap();
+        let old = volume.peek().unwrap();
+        let mut stored = old.clone();
+        change(&mut stored);
+        let partition = &volume.partition;
+        let blocks = partition.receive_blocks(CLONE, stream, true).unwrap();
+        let image = self.there.dir.path().join("crashed");
+        volume
+            .exclusively(|| {
+                partition.exchange_blocks(CLONE, blocks, &stored)?;
+                std::fs::copy(self.there.dir.path().join("d0"), &image).unwrap();
+                partition.finish_received(CLONE)
+            })
+            .unwrap();
+        drop((volume, core));
+        self.there.stop();
+        (old, image)
+    }
+
+    /// The header of the site's volume as one has it who only reads the pool, and volumes that are
+    /// not complete.
+    fn offline(&self) -> (Option<Stored>, Vec<VolumeId>) {
+        let found = Offline::open(self.there.pool.as_ref().unwrap(), "cell/vicepa").unwrap();
+        let header = |volume: &OnDisk| found.header(volume, &found.files(volume).unwrap()).unwrap();
+        (found.volumes.first().map(header), found.unfinished.clone())
     }
 
     /// What RestoreBlocks takes behind its arguments: the header, and the stream.
@@ -604,27 +638,18 @@ fn a_crash_before_the_header() {
     cell.change(0, 10);
     cell.reclone();
     let (header, stream) = cell.stream();
-    let core = Arc::clone(cell.there.server().core());
-    let volume = core.table.get(CLONE).unwrap();
-    let old = volume.peek().unwrap();
     let sent = Stored::decode(&stream[..header as usize]).unwrap();
+    let (old, image) = cell.crash(&stream[header as usize..], |stored| {
+        stored.header.update_date = sent.header.update_date;
+        stored.header.quota = 4711;
+    });
     assert_ne!(old.header.kind, volume_header(&cell).kind);
-    let mut stored = old.clone();
-    stored.header.update_date = sent.header.update_date;
-    stored.header.quota = 4711;
-    let partition = &volume.partition;
-    let blocks = partition.receive_blocks(CLONE, &stream[header as usize..], true).unwrap();
-    let image = cell.there.dir.path().join("crashed");
-    volume
-        .exclusively(|| {
-            partition.exchange_blocks(CLONE, blocks, &stored)?;
-            std::fs::copy(cell.there.dir.path().join("d0"), &image).unwrap();
-            partition.finish_received(CLONE)
-        })
-        .unwrap();
-    drop((volume, core));
-    cell.there.stop();
     cell.there.open(image);
+    // Who only reads the pool has the same header.
+    let (stored, unfinished) = cell.offline();
+    let header = stored.unwrap().header;
+    assert_eq!((header.quota, header.kind, header.id), (4711, old.header.kind, CLONE));
+    assert!(unfinished.is_empty());
     cell.there.start();
     let header = cell.there.server().core().table.get(CLONE).unwrap().peek().unwrap().header;
     assert_eq!((header.quota, header.kind, header.id), (4711, old.header.kind, CLONE));
@@ -639,6 +664,50 @@ fn a_crash_before_the_header() {
     cell.release(1).unwrap();
     assert_eq!(cell.traffic().0, sent + 1);
     cell.check_equal();
+}
+
+/// Goal: a new volume that a crash left between the exchange and the header is not complete.
+#[test]
+fn a_crash_of_a_volume_that_is_not_complete() {
+    let mut cell = Cell::new(1);
+    cell.release(0).unwrap();
+    let (header, stream) = cell.stream();
+    let (_, image) = cell.crash(&stream[header as usize..], |stored| stored.destroy_me = true);
+    cell.there.open(image);
+    let (stored, unfinished) = cell.offline();
+    assert!(stored.is_none());
+    assert_eq!(unfinished, [CLONE]);
+    cell.there.start();
+    assert!(!is_there(&cell.there, &format!("cell/vicepa/{CLONE}")));
+}
+
+/// Goal: a volume whose header can't be put in place at the start is not served with that of its
+/// sender later, and again when the header can be read.
+#[test]
+fn a_header_that_is_damaged() {
+    let mut cell = Cell::new(1);
+    cell.release(0).unwrap();
+    let (header, stream) = cell.stream();
+    let (_, image) = cell.crash(&stream[header as usize..], |stored| stored.header.quota = 4711);
+    cell.there.open(image);
+    let pool = cell.there.pool.clone().unwrap();
+    let (name, property) = (format!("cell/vicepa/{CLONE}"), "poolhouse:volume-header");
+    let found = pool.dataset(&name).unwrap().dsl().user_property(property).unwrap().unwrap();
+    let Value::Text(right) = found.value else { panic!() };
+    pool.set(&name, property, "damaged").unwrap();
+    let partition = Partition::begin(PartitionId(0), pool.clone(), "cell/vicepa").unwrap();
+    let mut contents = partition.contents().unwrap();
+    partition.clean(&mut contents);
+    assert!(contents.volumes.is_empty());
+    // As when a partition is served again that could not be closed.
+    let found = partition.contents().unwrap().volumes;
+    assert_eq!(found, [Found::Dataset(CLONE)]);
+    assert!(partition.finish_received(CLONE).is_err() && partition.stored(found[0]).is_err());
+    pool.set(&name, property, &right).unwrap();
+    assert_eq!(partition.stored(found[0]).unwrap().header.quota, 4711);
+    partition.finish_received(CLONE).unwrap();
+    assert_eq!(partition.stored(found[0]).unwrap().header.quota, 4711);
+    assert_eq!(Stored::read(&partition.fs(CLONE).unwrap()).unwrap().unwrap().header.id, CLONE);
 }
 
 /// The header that the file system at the source has: of the read-write volume.
