@@ -615,10 +615,17 @@ fn contents_that_are_no_volume() {
         pool.dataset("cell/odd").unwrap().create_file(format!("/{number}")).unwrap();
     }
     pool.snapshot("cell/odd@s").unwrap();
+    // One with a directory that has no access list.
+    pool.clone_snapshot(&format!("cell/vicepa/{VOLUME}@{CLONE}"), "cell/open").unwrap();
+    let open = pool.dataset("cell/open").unwrap();
+    let fs = pool.open_for_writing(open.dsl(), zpl::Policies::default()).unwrap();
+    fs.set_access_list(fs.resolve(b"/d").unwrap().object(), &[]).unwrap();
+    drop(fs);
+    pool.snapshot("cell/open@s").unwrap();
     let (header, stream) = cell.stream();
     let operator = cell.there.operator();
     let transaction = operator.begin(CLONE, attach::OFFLINE).unwrap();
-    for name in ["cell/plain@s", "cell/odd@s"] {
+    for name in ["cell/plain@s", "cell/odd@s", "cell/open@s"] {
         let mut other = stream[..header as usize].to_vec();
         pool.dataset(name).unwrap().send(&stream::Options::default(), &mut other).unwrap();
         let (version, cookie) = (BLOCKS_VERSION, cookie());
