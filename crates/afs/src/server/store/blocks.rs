@@ -22,14 +22,17 @@
 //! A stream that was not complete goes when the pool is opened. After the exchange, the next start
 //! puts the header in place.
 
-use std::io::Read;
+use std::io::{Cursor, Read};
 use std::sync::atomic::Ordering;
 
 use dsl::SyncTask;
 use dsl::keys::KeyStatus;
 use dsl::ops::bookmark::{CreateBookmarks, DestroyBookmarks};
 use dsl::ops::props::{InheritProp, SetAs, SetProps};
-use poolhouse::stream::{Origin, ReceiveOptions, Receiving, SendError};
+use ondisk::ByteOrder;
+use ondisk::bytes::le64;
+use ondisk::replay::{BACKUP_MAGIC, RECORD_SIZE, Record};
+use poolhouse::stream::{self, Origin, ReceiveError, ReceiveOptions, Receiving, SendError};
 use zpl::FileSystem;
 
 use super::left::mark_of;
@@ -81,6 +84,21 @@ fn is_base(snapshot: &dsl::Dataset) -> bool {
     number.is_some_and(|number| NUMBERS.contains(&number))
 }
 
+/// The first record of a stream, and the guid of what the stream builds on; 0: nothing.
+fn begin_of(from: &mut impl Read) -> Result<(Cursor<[u8; RECORD_SIZE]>, u64)> {
+    let failed = |error: stream::Error| poolhouse::Error::from(ReceiveError::from(error));
+    let (mut first, record, at) = ([0; RECORD_SIZE], 0, 0);
+    from.read_exact(&mut first).map_err(|source| failed(stream::Error::Io { record, at, source }))?;
+    let found = le64(&first, 8);
+    let order = ByteOrder::by_magic(found, BACKUP_MAGIC);
+    let order = order.ok_or_else(|| failed(stream::Error::Magic { found }))?;
+    match Record::decode(&first, order) {
+        Ok(Record::Begin(begin)) => Ok((Cursor::new(first), begin.from_guid)),
+        Ok(_) => Err(Error::Malformed),
+        Err(source) => Err(failed(stream::Error::Record { record, at, source }).into()),
+    }
+}
+
 fn sent_name(guid: u64) -> String {
     format!("{SENT}{guid:016x}")
 }
@@ -121,19 +139,28 @@ impl Partition {
         Ok(Takes { base, whole: plain && all.iter().all(is_base) })
     }
 
-    /// Receives a stream for a volume, beside its contents. `whole`: the stream builds on nothing.
+    /// Receives a stream for a volume, beside its contents. `base`: the guid of what the stream
+    /// builds on, as [`Self::takes_blocks`] has it. `None`: nothing.
     ///
     /// # Errors
     /// The volume is as before.
     /// * [`Error::Busy`]: it is being changed, or all names of received snapshots are in use.
+    /// * [`Error::Base`]: the volume does not take a stream that builds on this.
     /// * [`Error::Pool`]: the stream is damaged, does not fit, or the pool has no space.
-    pub fn receive_blocks(&self, id: VolumeId, from: impl Read, whole: bool) -> Result<Blocks> {
+    pub fn receive_blocks(&self, id: VolumeId, mut from: impl Read, base: Option<u64>) -> Result<Blocks> {
         if !self.takes_mark(id)? {
             return Err(Error::Busy { volume: id });
         }
+        let takes = self.takes_blocks(id)?;
+        let is_offered = if base.is_some() { takes.base == base } else { takes.whole };
+        let (first, builds_on) = begin_of(&mut from)?;
+        if !is_offered || builds_on != base.unwrap_or(0) {
+            return Err(Error::Base { volume: id });
+        }
+        let from = first.chain(from);
         // Of what comes, no bookmark is the past.
         self.drop_sent(Head::of(id))?;
-        if whole {
+        if base.is_none() {
             self.drop_bases(id)?;
         } else {
             self.drop_old_bases(id);

@@ -27,6 +27,8 @@ use super::{Client, Operator, Rig, TIME, VOLUME, root};
 const CLONE: VolumeId = VolumeId(VOLUME.0 + 1);
 const READ_ONLY: i32 = 1;
 const FILE: usize = 128 << 10;
+/// Where a stream says what it builds on (`drr_fromguid`).
+const FROM_GUID: usize = 48;
 
 fn cookie() -> RestoreCookie {
     let name = Chars::new(b"v.readonly");
@@ -165,7 +167,7 @@ impl Cell {
         let mut stored = old.clone();
         change(&mut stored);
         let partition = &volume.partition;
-        let blocks = partition.receive_blocks(CLONE, stream, true).unwrap();
+        let blocks = partition.receive_blocks(CLONE, stream, None).unwrap();
         let image = self.there.dir.path().join("crashed");
         volume
             .exclusively(|| {
@@ -562,6 +564,13 @@ fn streams_that_are_refused() {
         refused(&call(base, header), &stream[..length]);
     }
     refused(&call(base, header), &[&stream[..], b"x"].concat());
+    // One that builds on something, but not on what was offered, or not as the call says.
+    for (argument, builds_on) in [(base ^ 1, base ^ 1), (base, base ^ 1), (base ^ 1, base), (0, base)] {
+        let mut other = stream.clone();
+        // BEGIN, whose checksum comes later.
+        other[header as usize + FROM_GUID..][..8].copy_from_slice(&builds_on.to_le_bytes());
+        refused(&call(argument, header), &other);
+    }
     assert_eq!(datasets(&cell.there, '@'), snapshots);
     let mut random = 1_u64;
     for _ in 0..40 {
