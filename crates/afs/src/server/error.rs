@@ -45,6 +45,12 @@ pub enum Error {
         /// The volume.
         volume: VolumeId,
     },
+    /// A stream builds on contents that were not offered for it.
+    #[error("the stream builds on other contents than volume {volume} has")]
+    Base {
+        /// The volume.
+        volume: VolumeId,
+    },
     /// The files of a volume are in use.
     #[error("volume {volume} is in use")]
     Busy {

@@ -756,6 +756,9 @@ impl Partition {
     /// # Errors
     /// [`Error::Pool`]: there is no such volume.
     pub fn header(&self, id: VolumeId) -> Result<Option<Stored>> {
+        if let Some(stored) = self.received_header(id)? {
+            return Ok(Some(stored));
+        }
         Stored::read(&self.pool.dataset(&self.name(id))?.filesystem()?)
     }
 

@@ -18,7 +18,7 @@ const PIECE: usize = 1 << 20;
 /// Files of one transaction.
 const BATCH: usize = 64;
 /// Longest target of a symbolic link.
-const TARGET_MAX: u64 = 4095;
+pub(super) const TARGET_MAX: u64 = 4095;
 
 /// What a restore found.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -17,7 +17,11 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use ondisk::ObjNum;
 use zpl::{AfsBrief, DirCookie, FileSystem, FileType, Node, Pflags, PlantedEntry};
 
+use super::dump::narrow;
+use super::restore::TARGET_MAX;
 use super::{blocks, entries_of, kind_of, length_of, object, vnode};
+use crate::acl::Acl;
+use crate::dump::MAX_LENGTH;
 use crate::types::{Unique, Vnode, VnodeType};
 use crate::{Error, Place, Record, Result};
 
@@ -220,8 +224,9 @@ impl Tree {
         }
         let place = Place { record: Record::Vnode(number), at: known.at };
         let kind = kind_of(number, brief.kind).map_err(|why| Error::Shape { place, why })?;
-        if brief.server_mtime.is_none() {
-            return self.wrong(number, "it has no status of AFS");
+        match brief.server_mtime {
+            Some(time) => drop(narrow::<u32>(place, "the server's time", time)?),
+            None => return self.wrong(number, "it has no status of AFS"),
         }
         let parent = match vnode(brief.parent) {
             _ if number == Vnode::ROOT => Vnode(0),
@@ -235,13 +240,18 @@ impl Tree {
             VnodeType::Directory => self.names_of(&fs.node(object(number))?, number, place)?,
             _ => brief.size,
         };
+        check_length(kind, length, place)?;
         self.sums.blocks = self.sums.blocks.saturating_add(blocks(length));
         self.known.insert(number, Known { kind: Some(kind), parent, links, ..known });
         Ok(())
     }
 
-    /// Adds the names in a directory that stays, and returns its length.
+    /// Adds the names in a directory that stays, and returns its length. It must have an access
+    /// list.
     fn names_of(&mut self, node: &Node, dir: Vnode, place: Place) -> Result<u64> {
+        let status = node.afs_status()?;
+        let list = status.as_ref().map_or(&[][..], |status| &status.access_list);
+        Acl::from_compact(list).map_err(|error| error.inside(place))?;
         let entries = entries_of(node, place)?;
         for entry in &entries {
             let Some(vnode) = vnode(entry.object) else {
@@ -348,10 +358,44 @@ impl Tree {
     }
 }
 
+/// Refuses a length that no dump can have, or that no restore takes.
+fn check_length(kind: VnodeType, length: u64, place: Place) -> Result<()> {
+    let most = match kind {
+        VnodeType::File | VnodeType::Directory => MAX_LENGTH,
+        VnodeType::Symlink if length == 0 => {
+            return Err(Error::Shape { place, why: "a symbolic link has no target" });
+        }
+        VnodeType::Symlink => TARGET_MAX,
+    };
+    if length > most { Err(Error::Range { place, field: "the length", value: length }) } else { Ok(()) }
+}
+
 fn file_type(kind: VnodeType) -> FileType {
     match kind {
         VnodeType::File => FileType::Regular,
         VnodeType::Directory => FileType::Directory,
         VnodeType::Symlink => FileType::Symlink,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MAX_LENGTH, TARGET_MAX, VnodeType, check_length};
+    use crate::types::Vnode;
+    use crate::{Place, Record};
+
+    /// Goal: a vnode that came without a dump has a length that a dump can have.
+    #[test]
+    fn lengths() {
+        let place = Place { record: Record::Vnode(Vnode(2)), at: 0 };
+        let is_taken = |kind, length| check_length(kind, length, place).is_ok();
+        for (kind, least, most) in [
+            (VnodeType::File, 0, MAX_LENGTH),
+            (VnodeType::Directory, 0, MAX_LENGTH),
+            (VnodeType::Symlink, 1, TARGET_MAX),
+        ] {
+            assert!(is_taken(kind, least) && is_taken(kind, most) && !is_taken(kind, most + 1));
+        }
+        assert!(!is_taken(VnodeType::Symlink, 0));
     }
 }

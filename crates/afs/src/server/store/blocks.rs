@@ -22,27 +22,32 @@
 //! A stream that was not complete goes when the pool is opened. After the exchange, the next start
 //! puts the header in place.
 
-use std::io::Read;
+use std::io::{Cursor, Read};
 use std::sync::atomic::Ordering;
 
 use dsl::SyncTask;
 use dsl::keys::KeyStatus;
 use dsl::ops::bookmark::{CreateBookmarks, DestroyBookmarks};
 use dsl::ops::props::{InheritProp, SetAs, SetProps};
-use poolhouse::stream::{Origin, ReceiveOptions, Receiving, SendError};
+use ondisk::ByteOrder;
+use ondisk::bytes::le64;
+use ondisk::replay::{BACKUP_MAGIC, RECORD_SIZE, Record};
+use poolhouse::stream::{self, Origin, ReceiveError, ReceiveOptions, Receiving, SendError};
 use zpl::FileSystem;
 
 use super::left::mark_of;
 use super::{HEADER, Head, INCOMPLETE, ITSELF, Partition, header_property, hexadecimal, text};
 use crate::server::header::Stored;
 use crate::server::{Error, Result, chain};
-use crate::types::VolumeId;
+use crate::types::{VolumeId, VolumeType};
 
 /// The value of [`INCOMPLETE`] for a volume that has received contents, and whose header is in the
 /// property [`HEADER`].
 pub(super) const RECEIVED: &str = "received";
 /// The names of snapshots that were received, but for a number.
 const BASE: &str = "release-base.";
+/// The numbers of these. One is that of the last, the other is free for the next.
+const NUMBERS: [&str; 2] = ["0", "1"];
 /// The names of bookmarks of what was sent, but for a guid.
 const SENT: &str = "sent-";
 /// Most bookmarks of a volume. Sites that missed more releases get a dump.
@@ -72,9 +77,26 @@ impl Blocks {
     }
 }
 
-/// Whether a snapshot is one that was received.
+/// Whether a snapshot is one that was received. Others are an administrator's.
 fn is_base(snapshot: &dsl::Dataset) -> bool {
-    snapshot.name().split_once('@').is_some_and(|(_, name)| name.starts_with(BASE))
+    let name = snapshot.name();
+    let number = name.split_once('@').and_then(|(_, name)| name.strip_prefix(BASE));
+    number.is_some_and(|number| NUMBERS.contains(&number))
+}
+
+/// The first record of a stream, and the guid of what the stream builds on; 0: nothing.
+fn begin_of(from: &mut impl Read) -> Result<(Cursor<[u8; RECORD_SIZE]>, u64)> {
+    let failed = |error: stream::Error| poolhouse::Error::from(ReceiveError::from(error));
+    let (mut first, record, at) = ([0; RECORD_SIZE], 0, 0);
+    from.read_exact(&mut first).map_err(|source| failed(stream::Error::Io { record, at, source }))?;
+    let found = le64(&first, 8);
+    let order = ByteOrder::by_magic(found, BACKUP_MAGIC);
+    let order = order.ok_or_else(|| failed(stream::Error::Magic { found }))?;
+    match Record::decode(&first, order) {
+        Ok(Record::Begin(begin)) => Ok((Cursor::new(first), begin.from_guid)),
+        Ok(_) => Err(Error::Malformed),
+        Err(source) => Err(failed(stream::Error::Record { record, at, source }).into()),
+    }
 }
 
 fn sent_name(guid: u64) -> String {
@@ -117,26 +139,34 @@ impl Partition {
         Ok(Takes { base, whole: plain && all.iter().all(is_base) })
     }
 
-    /// Receives a stream for a volume, beside its contents. `whole`: the stream builds on nothing.
+    /// Receives a stream for a volume, beside its contents. `base`: the guid of what the stream
+    /// builds on, as [`Self::takes_blocks`] has it. `None`: nothing.
     ///
     /// # Errors
-    /// The volume is as before. [`Error::Pool`]: the stream is damaged, does not fit, or the pool
-    /// has no space.
-    pub fn receive_blocks(&self, id: VolumeId, from: impl Read, whole: bool) -> Result<Blocks> {
+    /// The volume is as before.
+    /// * [`Error::Busy`]: it is being changed, or all names of received snapshots are in use.
+    /// * [`Error::Base`]: the volume does not take a stream that builds on this.
+    /// * [`Error::Pool`]: the stream is damaged, does not fit, or the pool has no space.
+    pub fn receive_blocks(&self, id: VolumeId, mut from: impl Read, base: Option<u64>) -> Result<Blocks> {
         if !self.takes_mark(id)? {
             return Err(Error::Busy { volume: id });
         }
+        let takes = self.takes_blocks(id)?;
+        let is_offered = if base.is_some() { takes.base == base } else { takes.whole };
+        let (first, builds_on) = begin_of(&mut from)?;
+        if !is_offered || builds_on != base.unwrap_or(0) {
+            return Err(Error::Base { volume: id });
+        }
+        let from = first.chain(from);
         // Of what comes, no bookmark is the past.
         self.drop_sent(Head::of(id))?;
-        if whole {
+        if base.is_none() {
             self.drop_bases(id)?;
+        } else {
+            self.drop_old_bases(id);
         }
-        let (bases, _) = self.bases(Head::of(id))?;
-        let name = format!("{}@{BASE}", self.name(id));
-        let has = |number: &str| bases.iter().any(|base| base.name() == format!("{name}{number}"));
-        let number = if has("0") { "1" } else { "0" };
-        let options =
-            ReceiveOptions { name: format!("{name}{number}"), force: true, ..ReceiveOptions::default() };
+        let name = self.next_base(id)?;
+        let options = ReceiveOptions { name, force: true, ..ReceiveOptions::default() };
         let receiving = Receiving::new(self.pool.spa(), from, &options).map_err(poolhouse::Error::from)?;
         let contents = receiving.contents().map_err(poolhouse::Error::from)?;
         if self.reading(|| contents.redacted_for())?.is_some() {
@@ -144,6 +174,13 @@ impl Partition {
         }
         let os = self.reading(|| contents.objset())?.ok_or(Error::Malformed)?;
         Ok(Blocks { receiving, fs: FileSystem::open(&os)? })
+    }
+
+    /// The free name of a received snapshot.
+    fn next_base(&self, id: VolumeId) -> Result<String> {
+        let (bases, _) = self.bases(Head::of(id))?;
+        let mut names = NUMBERS.iter().map(|number| format!("{}@{BASE}{number}", self.name(id)));
+        names.find(|name| bases.iter().all(|base| base.name() != *name)).ok_or(Error::Busy { volume: id })
     }
 
     /// Gives a volume the contents that were received, and this header. The caller has closed its
@@ -202,13 +239,10 @@ impl Partition {
             self.run(vec![mark, inherit(HEADER)])?;
         }
         self.received.lock().remove(&id);
-        // The last one is what the contents are.
-        let (mut bases, _) = self.bases(Head::of(id))?;
-        bases.pop();
-        for old in bases {
-            if let Err(error) = self.destroy_snapshot(old.name()) {
-                tracing::warn!(snapshot = old.name(), error = chain(&error), "it stays");
-            }
+        if stored.header.kind == VolumeType::ReadOnly {
+            self.drop_old_bases(id);
+        } else if let Err(error) = self.drop_bases(id) {
+            tracing::warn!(volume = id.0, error = chain(&error), "what was received stays as a snapshot");
         }
         Ok(stored)
     }
@@ -223,19 +257,50 @@ impl Partition {
         if is_pending { self.end_received(id).map(drop) } else { Ok(()) }
     }
 
+    /// The header of received contents that is not in place yet.
+    pub(super) fn received_header(&self, id: VolumeId) -> Result<Option<Stored>> {
+        let is_pending = || self.received.lock().contains(&id);
+        if !is_pending() {
+            return Ok(None);
+        }
+        match header_property(&self.pool, &self.name(id), id) {
+            // It was put in place meanwhile.
+            Err(_) if !is_pending() => Ok(None),
+            found => found.map(Some),
+        }
+    }
+
     /// Forgets what a volume received. It keeps its contents.
     ///
     /// # Errors
-    /// [`Error::Pool`]: a snapshot is in use.
+    /// [`Error::Pool`]: a snapshot is in use. The others are gone.
     pub fn drop_bases(&self, id: VolumeId) -> Result<()> {
-        self.bases(Head::of(id))?.0.iter().try_for_each(|base| self.destroy_snapshot(base.name()))
+        self.destroy_bases(&self.bases(Head::of(id))?.0)
+    }
+
+    /// Forgets what a volume received before the last time. A snapshot that is in use stays.
+    fn drop_old_bases(&self, id: VolumeId) {
+        let done = self.bases(Head::of(id)).and_then(|(mut bases, _)| {
+            bases.pop();
+            self.destroy_bases(&bases)
+        });
+        if let Err(error) = done {
+            tracing::warn!(volume = id.0, error = chain(&error), "an old snapshot of a release stays");
+        }
+    }
+
+    /// Destroys those of these snapshots that can be. Returns the first error.
+    fn destroy_bases(&self, bases: &[dsl::Dataset]) -> Result<()> {
+        let all: Vec<_> = bases.iter().map(|base| self.destroy_snapshot(base.name())).collect();
+        all.into_iter().collect()
     }
 
     /// The bookmarks of what was sent of a file system, oldest first.
     fn sent(&self, head: Head) -> Result<Vec<dsl::Bookmark>> {
         let dataset = self.pool.dataset(&self.head_name(head))?;
         let mut all = self.reading(|| dataset.dsl().bookmarks())?;
-        all.retain(|bookmark| bookmark.name.starts_with(SENT));
+        // Others are an administrator's.
+        all.retain(|bookmark| bookmark.name == sent_name(bookmark.phys.guid));
         all.sort_by_key(|bookmark| bookmark.phys.creation_txg);
         Ok(all)
     }

@@ -133,6 +133,19 @@ impl Partition {
         read_all(&self.pool, &self.dataset)
     }
 
+    /// Puts the header of received contents in place, or destroys a volume that was not complete.
+    fn clean_received(&self, id: VolumeId, volumes: &mut Vec<Found>) -> Result<()> {
+        let done = self.end_received(id);
+        if done.is_err() {
+            // Until then, its files have the header of the sender.
+            self.received.lock().insert(id);
+        }
+        if !done.as_ref().is_ok_and(|stored| !stored.destroy_me) {
+            volumes.retain(|found| *found != Found::Dataset(id));
+        }
+        if done?.destroy_me { self.destroy(id).map(drop) } else { Ok(()) }
+    }
+
     /// Brings in order what a crash left half-made: a restore is undone, a volume that was not
     /// complete is destroyed, and a clone that was to be replaced is replaced.
     pub fn clean(&self, contents: &mut Contents) {
@@ -162,12 +175,7 @@ impl Partition {
             report(self.name(id), done.map(drop));
         }
         for id in left.received {
-            let done = self.end_received(id);
-            if !done.as_ref().is_ok_and(|stored| !stored.destroy_me) {
-                contents.volumes.retain(|found| *found != Found::Dataset(id));
-            }
-            let done =
-                done.and_then(|stored| if stored.destroy_me { self.destroy(id).map(drop) } else { Ok(()) });
+            let done = self.clean_received(id, &mut contents.volumes);
             report(self.name(id), done);
         }
         for id in left.restoring {

@@ -44,7 +44,7 @@ pub struct OnDisk {
 enum HeaderPlace {
     /// In the master node.
     Files,
-    /// In the property of a dataset: the volume was given another number.
+    /// In the property of a dataset: the volume was given another number, or other contents.
     Property(String),
     /// In the property of a snapshot: a clone.
     Clone(String),
@@ -119,9 +119,14 @@ impl Offline {
                 }
                 Found::Dataset(id) => {
                     let name = format!("{partition}/{}", Head::of(id));
+                    let is_received = left.received.contains(&id);
+                    if is_received && header_property(pool, &name, id).is_ok_and(|it| it.destroy_me) {
+                        all.unfinished.push(id);
+                        continue;
+                    }
                     let header = if left.detached.contains(&id) {
                         HeaderPlace::Clone(format!("{name}@{id}"))
-                    } else if left.pending.contains(&id) {
+                    } else if is_received || left.pending.contains(&id) {
                         HeaderPlace::Property(name.clone())
                     } else {
                         HeaderPlace::Files

@@ -307,7 +307,7 @@ impl VolumeServer {
         }
         let own = self.open(&lease)?.stored();
         let mut incoming = Incoming::new(call, &lease);
-        let received = receive(volume, (id, &own), (kind, cookie), (&mut incoming, length, base == 0));
+        let received = receive(volume, (id, &own), (kind, cookie), (&mut incoming, length, base));
         incoming.end();
         let (blocks, stored) = received?;
         let bytes = blocks.bytes();
@@ -338,7 +338,7 @@ fn receive(
     volume: &Volume,
     (id, own): (VolumeId, &Stored),
     (kind, cookie): (VolumeType, &RestoreCookie),
-    (from, length, whole): (&mut Incoming<'_>, usize, bool),
+    (from, length, base): (&mut Incoming<'_>, usize, u64),
 ) -> Outcome<(Blocks, Stored)> {
     let unusable = |error: &dyn std::error::Error| {
         tracing::error!(volume = id.0, error = chain(error), "the blocks can't be restored");
@@ -347,7 +347,7 @@ fn receive(
     let mut header = vec![0; length];
     from.read_exact(&mut header).map_err(|error| unusable(&error))?;
     let sent = Stored::decode(&header).map_err(|error| unusable(&error))?;
-    let received = volume.partition.receive_blocks(id, &mut *from, whole);
+    let received = volume.partition.receive_blocks(id, &mut *from, Some(base).filter(|base| *base != 0));
     let blocks = received.map_err(|error| unusable(&error))?;
     let mut more = [0];
     if !matches!(from.read(&mut more), Ok(0)) {

@@ -377,6 +377,7 @@ fn failed(volume: &Volume, error: &Error) -> i32 {
         Error::Exists { .. }
         | Error::Ended { .. }
         | Error::Taken { .. }
+        | Error::Base { .. }
         | Error::Pool(_)
         | Error::Files(_)
         | Error::Format(_)

@@ -1,15 +1,20 @@
 //! Volumes that travel between two servers as blocks.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use afs::calls::volserver::{BLOCKS_VERSION, Call, Name, Reply, attach};
 use afs::dump::{Event, Reader};
 use afs::errors::{rxgen, volser};
+use afs::partition::PartitionId;
 use afs::server::header::Stored;
-use afs::server::store::Head;
+use afs::server::store::{Found, Head, Offline, OnDisk, Partition};
 use afs::types::{Date, Destination, Fid, Replica, RestoreCookie, VolumeId};
 use afs::wire::{Chars, List};
+use poolhouse::dsl::Value;
+use poolhouse::dsl::ops::bookmark::{CreateBookmarks, DestroyBookmarks};
+use poolhouse::dsl::ops::hold::{HoldSnapshots, ReleaseSnapshots};
 use poolhouse::stream;
 use rx::security::{Level, Null, rxkad};
 use rx::{Endpoint, Service};
@@ -22,6 +27,8 @@ use super::{Client, Operator, Rig, TIME, VOLUME, root};
 const CLONE: VolumeId = VolumeId(VOLUME.0 + 1);
 const READ_ONLY: i32 = 1;
 const FILE: usize = 128 << 10;
+/// Where a stream says what it builds on (`drr_fromguid`).
+const FROM_GUID: usize = 48;
 
 fn cookie() -> RestoreCookie {
     let name = Chars::new(b"v.readonly");
@@ -149,6 +156,37 @@ impl Cell {
         let pool = self.there.pool.as_ref().unwrap();
         let snapshots = pool.dataset(&format!("cell/vicepa/{CLONE}")).unwrap().snapshots().unwrap();
         snapshots.last().unwrap().dsl().phys().guid
+    }
+
+    /// Receives a stream, and ends with an image of the pool before the header is in place. Returns
+    /// the former header.
+    fn crash(&mut self, stream: &[u8], change: impl Fn(&mut Stored)) -> (Stored, PathBuf) {
+        let core = Arc::clone(self.there.server().core());
+        let volume = core.table.get(CLONE).unwrap();
+        let old = volume.peek().unwrap();
+        let mut stored = old.clone();
+        change(&mut stored);
+        let partition = &volume.partition;
+        let blocks = partition.receive_blocks(CLONE, stream, None).unwrap();
+        let image = self.there.dir.path().join("crashed");
+        volume
+            .exclusively(|| {
+                partition.exchange_blocks(CLONE, blocks, &stored)?;
+                std::fs::copy(self.there.dir.path().join("d0"), &image).unwrap();
+                partition.finish_received(CLONE)
+            })
+            .unwrap();
+        drop((volume, core));
+        self.there.stop();
+        (old, image)
+    }
+
+    /// The header of the site's volume as one has it who only reads the pool, and volumes that are
+    /// not complete.
+    fn offline(&self) -> (Option<Stored>, Vec<VolumeId>) {
+        let found = Offline::open(self.there.pool.as_ref().unwrap(), "cell/vicepa").unwrap();
+        let header = |volume: &OnDisk| found.header(volume, &found.files(volume).unwrap()).unwrap();
+        (found.volumes.first().map(header), found.unfinished.clone())
     }
 
     /// What RestoreBlocks takes behind its arguments: the header, and the stream.
@@ -320,8 +358,80 @@ fn without_a_common_snapshot() {
     }
 }
 
+/// Goal: snapshots and bookmarks whose names only begin as those of the server stay, whatever
+/// travels.
+#[test]
+fn names_of_an_administrator() {
+    let cell = Cell::new(2);
+    cell.release(0).unwrap();
+    let (here, there) = (cell.here.pool.as_ref().unwrap(), cell.there.pool.as_ref().unwrap());
+    let volume = format!("cell/vicepa/{VOLUME}");
+    let mine = ["sent-weekly", "sent-0000000000000001", "sent-"];
+    let snapshot = format!("{volume}@{CLONE}");
+    let pairs = mine.iter().map(|name| (format!("{volume}#{name}"), snapshot.clone())).collect();
+    here.run(CreateBookmarks { pairs }).unwrap();
+    for round in 0..6 {
+        cell.change(0, 10 + round);
+        cell.reclone();
+        cell.release(1).unwrap();
+    }
+    assert_eq!(cell.traffic().0, 7);
+    let found = here.dataset(&volume).unwrap().dsl().bookmarks().unwrap();
+    assert_eq!(found.len(), 4 + mine.len());
+    assert!(mine.iter().all(|name| found.iter().any(|found| found.name == *name)));
+    // The site has later snapshots, and gets dumps.
+    let kept = ["release-base.2", "release-base.00"].map(|name| format!("cell/vicepa/{CLONE}@{name}"));
+    kept.iter().for_each(|name| drop(there.snapshot(name).unwrap()));
+    for since in [1, 0] {
+        cell.change(0, 20 + u64::from(since));
+        cell.reclone();
+        cell.release(since).unwrap();
+        cell.check_equal();
+        assert_eq!(datasets(&cell.there, '@').len(), 2);
+        assert!(kept.iter().all(|name| is_there(&cell.there, name)));
+    }
+    assert_eq!((cell.traffic().0, cell.traffic().2), (7, 2));
+}
+
+/// Goal: a received snapshot that is held or has a clone stays alone. All others go as ever, and
+/// without a free name for the next one the site gets a dump.
+#[test]
+fn a_snapshot_in_use() {
+    let cell = Cell::new(2);
+    let pool = cell.there.pool.as_ref().unwrap();
+    let names = ["0", "1"].map(|number| format!("cell/vicepa/{CLONE}@release-base.{number}"));
+    let holds = || vec![(names[0].clone(), "mine".to_owned())];
+    let release = |seed, since| {
+        cell.change(0, seed);
+        cell.reclone();
+        cell.release(since).unwrap();
+        cell.check_equal();
+        (cell.traffic().0, cell.traffic().2)
+    };
+    cell.release(0).unwrap();
+    pool.run(HoldSnapshots { holds: holds() }).unwrap();
+    assert_eq!(release(10, 1), (2, 0));
+    assert_eq!(datasets(&cell.there, '@'), names);
+    // The next one has no name. What was received last goes with a dump.
+    assert_eq!(release(11, 0), (2, 1));
+    assert_eq!(datasets(&cell.there, '@'), names[..1]);
+    // It is a base as before.
+    assert_eq!(release(12, 1), (3, 1));
+    assert_eq!(datasets(&cell.there, '@'), names);
+    pool.run(ReleaseSnapshots { holds: holds() }).unwrap();
+    assert_eq!(release(13, 1), (4, 1));
+    assert_eq!(datasets(&cell.there, '@'), names[..1]);
+    pool.clone_snapshot(&names[0], "cell/mine").unwrap();
+    assert_eq!(release(14, 1), (5, 1));
+    assert_eq!(datasets(&cell.there, '@'), names);
+    pool.destroy("cell/mine").unwrap();
+    // The second is the last one, and the first is free again.
+    assert_eq!(release(15, 1), (6, 1));
+    assert_eq!(datasets(&cell.there, '@'), names[..1]);
+}
+
 fn dsl_task(bookmark: String) -> Box<dyn poolhouse::dsl::SyncTask + Send> {
-    Box::new(poolhouse::dsl::ops::bookmark::DestroyBookmarks { names: vec![bookmark] })
+    Box::new(DestroyBookmarks { names: vec![bookmark] })
 }
 
 /// Goal: what changed at the site since the last release does not survive the next one. A snapshot
@@ -454,6 +564,13 @@ fn streams_that_are_refused() {
         refused(&call(base, header), &stream[..length]);
     }
     refused(&call(base, header), &[&stream[..], b"x"].concat());
+    // One that builds on something, but not on what was offered, or not as the call says.
+    for (argument, builds_on) in [(base ^ 1, base ^ 1), (base, base ^ 1), (base ^ 1, base), (0, base)] {
+        let mut other = stream.clone();
+        // BEGIN, whose checksum comes later.
+        other[header as usize + FROM_GUID..][..8].copy_from_slice(&builds_on.to_le_bytes());
+        refused(&call(argument, header), &other);
+    }
     assert_eq!(datasets(&cell.there, '@'), snapshots);
     let mut random = 1_u64;
     for _ in 0..40 {
@@ -507,10 +624,17 @@ fn contents_that_are_no_volume() {
         pool.dataset("cell/odd").unwrap().create_file(format!("/{number}")).unwrap();
     }
     pool.snapshot("cell/odd@s").unwrap();
+    // One with a directory that has no access list.
+    pool.clone_snapshot(&format!("cell/vicepa/{VOLUME}@{CLONE}"), "cell/open").unwrap();
+    let open = pool.dataset("cell/open").unwrap();
+    let fs = pool.open_for_writing(open.dsl(), zpl::Policies::default()).unwrap();
+    fs.set_access_list(fs.resolve(b"/d").unwrap().object(), &[]).unwrap();
+    drop(fs);
+    pool.snapshot("cell/open@s").unwrap();
     let (header, stream) = cell.stream();
     let operator = cell.there.operator();
     let transaction = operator.begin(CLONE, attach::OFFLINE).unwrap();
-    for name in ["cell/plain@s", "cell/odd@s"] {
+    for name in ["cell/plain@s", "cell/odd@s", "cell/open@s"] {
         let mut other = stream[..header as usize].to_vec();
         pool.dataset(name).unwrap().send(&stream::Options::default(), &mut other).unwrap();
         let (version, cookie) = (BLOCKS_VERSION, cookie());
@@ -530,27 +654,18 @@ fn a_crash_before_the_header() {
     cell.change(0, 10);
     cell.reclone();
     let (header, stream) = cell.stream();
-    let core = Arc::clone(cell.there.server().core());
-    let volume = core.table.get(CLONE).unwrap();
-    let old = volume.peek().unwrap();
     let sent = Stored::decode(&stream[..header as usize]).unwrap();
+    let (old, image) = cell.crash(&stream[header as usize..], |stored| {
+        stored.header.update_date = sent.header.update_date;
+        stored.header.quota = 4711;
+    });
     assert_ne!(old.header.kind, volume_header(&cell).kind);
-    let mut stored = old.clone();
-    stored.header.update_date = sent.header.update_date;
-    stored.header.quota = 4711;
-    let partition = &volume.partition;
-    let blocks = partition.receive_blocks(CLONE, &stream[header as usize..], true).unwrap();
-    let image = cell.there.dir.path().join("crashed");
-    volume
-        .exclusively(|| {
-            partition.exchange_blocks(CLONE, blocks, &stored)?;
-            std::fs::copy(cell.there.dir.path().join("d0"), &image).unwrap();
-            partition.finish_received(CLONE)
-        })
-        .unwrap();
-    drop((volume, core));
-    cell.there.stop();
     cell.there.open(image);
+    // Who only reads the pool has the same header.
+    let (stored, unfinished) = cell.offline();
+    let header = stored.unwrap().header;
+    assert_eq!((header.quota, header.kind, header.id), (4711, old.header.kind, CLONE));
+    assert!(unfinished.is_empty());
     cell.there.start();
     let header = cell.there.server().core().table.get(CLONE).unwrap().peek().unwrap().header;
     assert_eq!((header.quota, header.kind, header.id), (4711, old.header.kind, CLONE));
@@ -565,6 +680,50 @@ fn a_crash_before_the_header() {
     cell.release(1).unwrap();
     assert_eq!(cell.traffic().0, sent + 1);
     cell.check_equal();
+}
+
+/// Goal: a new volume that a crash left between the exchange and the header is not complete.
+#[test]
+fn a_crash_of_a_volume_that_is_not_complete() {
+    let mut cell = Cell::new(1);
+    cell.release(0).unwrap();
+    let (header, stream) = cell.stream();
+    let (_, image) = cell.crash(&stream[header as usize..], |stored| stored.destroy_me = true);
+    cell.there.open(image);
+    let (stored, unfinished) = cell.offline();
+    assert!(stored.is_none());
+    assert_eq!(unfinished, [CLONE]);
+    cell.there.start();
+    assert!(!is_there(&cell.there, &format!("cell/vicepa/{CLONE}")));
+}
+
+/// Goal: a volume whose header can't be put in place at the start is not served with that of its
+/// sender later, and again when the header can be read.
+#[test]
+fn a_header_that_is_damaged() {
+    let mut cell = Cell::new(1);
+    cell.release(0).unwrap();
+    let (header, stream) = cell.stream();
+    let (_, image) = cell.crash(&stream[header as usize..], |stored| stored.header.quota = 4711);
+    cell.there.open(image);
+    let pool = cell.there.pool.clone().unwrap();
+    let (name, property) = (format!("cell/vicepa/{CLONE}"), "poolhouse:volume-header");
+    let found = pool.dataset(&name).unwrap().dsl().user_property(property).unwrap().unwrap();
+    let Value::Text(right) = found.value else { panic!() };
+    pool.set(&name, property, "damaged").unwrap();
+    let partition = Partition::begin(PartitionId(0), pool.clone(), "cell/vicepa").unwrap();
+    let mut contents = partition.contents().unwrap();
+    partition.clean(&mut contents);
+    assert!(contents.volumes.is_empty());
+    // As when a partition is served again that could not be closed.
+    let found = partition.contents().unwrap().volumes;
+    assert_eq!(found, [Found::Dataset(CLONE)]);
+    assert!(partition.finish_received(CLONE).is_err() && partition.stored(found[0]).is_err());
+    pool.set(&name, property, &right).unwrap();
+    assert_eq!(partition.stored(found[0]).unwrap().header.quota, 4711);
+    partition.finish_received(CLONE).unwrap();
+    assert_eq!(partition.stored(found[0]).unwrap().header.quota, 4711);
+    assert_eq!(Stored::read(&partition.fs(CLONE).unwrap()).unwrap().unwrap().header.id, CLONE);
 }
 
 /// The header that the file system at the source has: of the read-write volume.
