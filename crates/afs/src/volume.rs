@@ -42,6 +42,13 @@ use crate::{Error, Place, Record, Result};
 
 /// The object of vnode 0. Those before the root's belong to the file system itself.
 const FIRST: u64 = 256;
+/// Longest target of a symbolic link.
+const TARGET_MAX: u64 = 4095;
+
+/// A number of a file as one of a dump.
+fn narrow<T: TryFrom<u64>>(place: Place, field: &'static str, value: u64) -> Result<T> {
+    T::try_from(value).map_err(|_| Error::Range { place, field, value })
+}
 
 /// The object of a vnode.
 pub fn object(vnode: Vnode) -> ObjNum {

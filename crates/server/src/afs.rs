@@ -100,6 +100,7 @@ fn of_afs(about: &str, error: &afs::server::Error) -> Error {
         | Failure::Exists { .. }
         | Failure::Ended { .. }
         | Failure::Random
+        | Failure::Base { .. }
         | Failure::Rx(_)
         | Failure::Config { .. } => Reason::Afs { what: api::chain(error) },
     };

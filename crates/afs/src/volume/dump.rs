@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use zpl::{AfsBrief, AfsStatus, FileSystem, Node};
 
 use super::tree::MOST_VNODES;
-use super::{entries_of, kind_of, length_of, object, type_of, vnode};
+use super::{entries_of, kind_of, length_of, narrow, object, type_of, vnode};
 use crate::acl::Acl;
 use crate::dir::{Builder, Entry};
 use crate::dump::{Attributes, Header, Span, VnodeRecord, VolumeHeader, Writer};
@@ -212,11 +212,6 @@ struct Prepared {
     record: VnodeRecord,
     /// The data of a directory or symbolic link that is whole.
     blob: Vec<u8>,
-}
-
-/// A number of a file as one of a dump.
-pub(super) fn narrow<T: TryFrom<u64>>(place: Place, field: &'static str, value: u64) -> Result<T> {
-    T::try_from(value).map_err(|_| Error::Range { place, field, value })
 }
 
 /// A vnode as `scope` has it. `at` is where it begins in the dump; without one, its data are only

@@ -25,7 +25,8 @@ use std::io::Write;
 use dmu::Extent;
 use zpl::{DirCookie, FileSystem, Node};
 
-use super::dump::{DumpScope, PIECE, attributes_of, dump_header, narrow};
+use super::dump::{DumpScope, PIECE, attributes_of, dump_header};
+use super::narrow;
 use super::{blocks, object, type_of, vnode};
 use crate::acl::Acl;
 use crate::dir::{Builder, Entry, MAX_NAME, PAGE_SIZE, page_count};

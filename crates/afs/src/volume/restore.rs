@@ -6,7 +6,7 @@ use zpl::{AfsStatus, FileSystem, FileType, Kind, Place as ObjectPlace, Plant, Pl
 
 use super::blocks;
 use super::tree::{Known, Tree};
-use super::{object, owner, set_header};
+use super::{TARGET_MAX, object, owner, set_header};
 use crate::acl::Acl;
 use crate::dir::{Directory, MAX_PAGES, PAGE_SIZE};
 use crate::dump::{Attributes, Event, Header, Reader, VnodeRecord, VolumeHeader};
@@ -17,8 +17,6 @@ use crate::{Error, Place, Record, Result};
 const PIECE: usize = 1 << 20;
 /// Files of one transaction.
 const BATCH: usize = 64;
-/// Longest target of a symbolic link.
-pub(super) const TARGET_MAX: u64 = 4095;
 
 /// What a restore found.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -17,9 +17,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use ondisk::ObjNum;
 use zpl::{AfsBrief, DirCookie, FileSystem, FileType, Node, Pflags, PlantedEntry};
 
-use super::dump::narrow;
-use super::restore::TARGET_MAX;
-use super::{blocks, entries_of, kind_of, length_of, object, vnode};
+use super::{TARGET_MAX, blocks, entries_of, kind_of, length_of, narrow, object, vnode};
 use crate::acl::Acl;
 use crate::dump::MAX_LENGTH;
 use crate::types::{Unique, Vnode, VnodeType};
