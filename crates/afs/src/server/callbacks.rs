@@ -13,13 +13,16 @@
 //! A client that has gone may delay one change, by [`Limits::deadline`]. Then its host is not ready
 //! ([`hosts`](super::hosts)), and later changes only note what it is owed.
 //!
+//! A promise stays until its holder knows that it is broken. So another change of the file, which
+//! comes meanwhile, calls the holder too, and does not return earlier.
+//!
 //! # Order
 //! A status is read, and the promise for it is made, while the vnode is locked. A change breaks
 //! promises after it was made, and before its reply. So a change after the reading finds the
 //! promise.
 //!
 //! # Memory
-//! A promise takes about 60 bytes. Their number is bounded, for each host and in all. Shortly
+//! A promise takes about 70 bytes. Their number is bounded, for each host and in all. Shortly
 //! before a bound is reached, a thread breaks those promises that end first. At the bound, no more
 //! promises are made.
 //!
@@ -30,7 +33,7 @@
 //! OpenAFS: `src/viced/callback.c`.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -59,7 +62,7 @@ const SHARDS: usize = 16;
 /// Bounds of memory, and the time for clients.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// Most promises in all. Default: 1,000,000, which take about 60 MB.
+    /// Most promises in all. Default: 1,000,000, which take about 70 MB.
     pub promises: usize,
     /// Most promises of one host. Default: 200,000.
     pub promises_per_host: usize,
@@ -88,6 +91,8 @@ struct Promise {
     generation: u32,
     /// When it ends, in seconds since the start of the server.
     until: u32,
+    /// The last break whose call to the holder has begun. 0: none since the promise was made.
+    broken_by: u32,
 }
 
 impl Promise {
@@ -115,6 +120,7 @@ struct Shared {
     begun: Instant,
     total: AtomicUsize,
     next: AtomicU64,
+    tickets: AtomicU32,
     /// The volumes that have promises.
     volumes: [Mutex<HashMap<u64, Weak<VolumeCallBacks>>>; SHARDS],
     work: Mutex<Work>,
@@ -179,6 +185,20 @@ impl Shared {
         generation
     }
 
+    /// The number of a break that begins.
+    fn ticket(&self) -> u32 {
+        let mut ticket = 0;
+        while ticket == 0 {
+            ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
+        }
+        ticket
+    }
+
+    /// Forgets promises whose holders know that they are broken, or are owed that.
+    fn end_broken(&self, promises: impl Iterator<Item = (Key, Promise)>) {
+        promises.for_each(|(_, promise)| self.release(&promise));
+    }
+
     fn release(&self, promise: &Promise) {
         self.total.fetch_sub(1, Ordering::AcqRel);
         promise.host.release(promise.generation);
@@ -226,20 +246,21 @@ impl Shared {
         let mut times = self.sweep(seconds, of);
         let Some(excess) = times.len().checked_sub(most).filter(|excess| *excess > 0) else { return };
         let (_, last, _) = times.select_nth_unstable(excess - 1);
-        let (last, mut left) = (*last, excess);
+        let (last, mut left, ticket) = (*last, excess, self.ticket());
         let mut broken: HashMap<u64, (Arc<Host>, Vec<Fid>)> = HashMap::new();
-        for volume in self.each() {
-            let is_chosen = |key: &Key, promise: &mut Promise| {
-                let chosen =
-                    left > 0 && promise.until <= last && of.is_none_or(|host| host.number() == key.2);
-                left -= usize::from(chosen);
-                chosen
+        let volumes = self.each();
+        for volume in &volumes {
+            let is_chosen = |key: &Key, promise: &Promise| {
+                promise.until <= last && of.is_none_or(|host| host.number() == key.2)
             };
-            let chosen: Vec<_> = volume.table.lock().extract_if(.., is_chosen).collect();
-            for ((vnode, unique, number), promise) in chosen {
-                self.release(&promise);
-                let fid = Fid { volume: volume.volume, vnode: Vnode(vnode), unique: Unique(unique) };
-                broken.entry(number).or_insert_with(|| (promise.host, Vec::new())).1.push(fid);
+            let mut table = volume.table.lock();
+            let chosen = table.iter_mut().filter(|(key, promise)| is_chosen(key, promise));
+            for ((vnode, unique, number), promise) in chosen.take(left) {
+                promise.broken_by = ticket;
+                left -= 1;
+                let fid = Fid { volume: volume.volume, vnode: Vnode(*vnode), unique: Unique(*unique) };
+                let host = || (Arc::clone(&promise.host), Vec::new());
+                broken.entry(*number).or_insert_with(host).1.push(fid);
             }
         }
         tracing::info!(broken = excess - left, "promises to clients are broken, since there are too many");
@@ -249,6 +270,9 @@ impl Shared {
             {
                 host.went_silent(&fids, failure);
             }
+        }
+        for volume in volumes {
+            self.end_broken(volume.table.lock().extract_if(.., |_, promise| promise.broken_by == ticket));
         }
     }
 
@@ -317,6 +341,7 @@ impl CallBacks {
             begun: Instant::now(),
             total: AtomicUsize::new(0),
             next: AtomicU64::new(0),
+            tickets: AtomicU32::new(1),
             volumes: std::array::from_fn(|_| Mutex::default()),
             work: Mutex::default(),
             wake: Condvar::new(),
@@ -407,46 +432,50 @@ impl VolumeCallBacks {
     /// not answer gets the break with its next call.
     pub fn changed(&self, files: &[(Vnode, Unique)], by: Option<&Host>) {
         let by = by.map(Host::number);
-        let mut holders = BTreeMap::new();
-        let mut fids = Vec::new();
+        let is_other = |key: &Key| Some(key.2) != by;
+        let range =
+            |(vnode, unique): &(Vnode, Unique)| (vnode.0, unique.0, 0)..=(vnode.0, unique.0, u64::MAX);
+        let (ticket, mut holders, mut fids) = (self.shared.ticket(), BTreeMap::new(), Vec::new());
         {
             let seconds = self.shared.seconds(Instant::now());
             let mut table = self.table.lock();
-            for (vnode, unique) in files {
-                let range = (vnode.0, unique.0, 0)..=(vnode.0, unique.0, u64::MAX);
-                let broken = table.extract_if(range, |key, _| Some(key.2) != by);
+            for file in files {
                 let mut found = false;
-                for ((.., number), promise) in broken {
-                    self.shared.release(&promise);
+                for (key, promise) in table.range_mut(range(file)).filter(|(key, _)| is_other(key)) {
+                    promise.broken_by = ticket;
                     if promise.holds(seconds) {
                         found = true;
-                        holders.insert(number, promise.host);
+                        holders.insert(key.2, Arc::clone(&promise.host));
                     }
                 }
                 if found {
-                    fids.push(Fid { volume: self.volume, vnode: *vnode, unique: *unique });
+                    fids.push(Fid { volume: self.volume, vnode: file.0, unique: file.1 });
                 }
             }
         }
         let holders: Vec<_> = holders.into_values().collect();
         self.shared.break_all(&holders, &fids);
+        let mut table = self.table.lock();
+        for file in files {
+            self.shared.end_broken(table.extract_if(range(file), |_, promise| promise.broken_by == ticket));
+        }
     }
 
     /// Breaks all promises of the volume: it was replaced, moved or taken offline.
     ///
     /// It waits as [`Self::changed`] does.
     pub fn volume_changed(&self) {
-        let table = std::mem::take(&mut *self.table.lock());
         let seconds = self.shared.seconds(Instant::now());
-        let mut holders = BTreeMap::new();
-        for ((.., number), promise) in table {
-            self.shared.release(&promise);
+        let (ticket, mut holders) = (self.shared.ticket(), BTreeMap::new());
+        for ((.., number), promise) in &mut *self.table.lock() {
+            promise.broken_by = ticket;
             if promise.holds(seconds) {
-                holders.insert(number, promise.host);
+                holders.insert(*number, Arc::clone(&promise.host));
             }
         }
         let holders: Vec<_> = holders.into_values().collect();
         self.shared.break_all(&holders, &[whole(self.volume)]);
+        self.shared.end_broken(self.table.lock().extract_if(.., |_, promise| promise.broken_by == ticket));
     }
 
     /// Takes the promises that hold. Clients believe in them still.
@@ -456,7 +485,7 @@ impl VolumeCallBacks {
         for ((vnode, unique, _), promise) in std::mem::take(&mut *self.table.lock()) {
             self.shared.release(&promise);
             if promise.holds(seconds) {
-                let Promise { host, generation, until } = promise;
+                let Promise { host, generation, until, .. } = promise;
                 let (vnode, unique) = (Vnode(vnode), Unique(unique));
                 set_aside.push(SetAside { vnode, unique, host, generation, seconds: until - seconds });
             }
@@ -481,7 +510,7 @@ impl VolumeCallBacks {
             };
             let key = (vnode.0, unique.0, host.number());
             let until = self.shared.seconds(now).saturating_add(seconds);
-            if let Some(other) = table.insert(key, Promise { host, generation, until }) {
+            if let Some(other) = table.insert(key, Promise { host, generation, until, broken_by: 0 }) {
                 self.shared.release(&other);
             }
         }
@@ -565,10 +594,12 @@ impl Promising<'_> {
         // Behind 64 others it was not found.
         let known = if known.is_none() && holders == 64 { table.get_mut(&key) } else { known };
         match known {
-            Some(known) if known.generation == host.generation() => known.until = known.until.max(until),
+            Some(known) if known.generation == host.generation() => {
+                (known.until, known.broken_by) = (known.until.max(until), 0);
+            }
             known => {
                 let Some(generation) = of.shared.reserve(host) else { return CallBack::dropped() };
-                let promise = Promise { host: Arc::clone(host), generation, until };
+                let promise = Promise { host: Arc::clone(host), generation, until, broken_by: 0 };
                 match known {
                     Some(known) => of.shared.release(&std::mem::replace(known, promise)),
                     None => {

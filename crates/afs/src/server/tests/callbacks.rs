@@ -1,3 +1,5 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use super::*;
 use crate::calls::fileserver::MAX_FIDS;
 use crate::errors::errno;
@@ -31,6 +33,36 @@ fn a_change_breaks_the_others() {
     volume.promise(&reader, file(1).0, file(1).1, now());
     volume.changed(&[(file(1).0, Unique(99))], None);
     assert_eq!(world.fake.events(), []);
+}
+
+/// Goal: a change that comes while the break for an earlier one is under way does not return before
+/// the holder knows, either. A promise that is made meanwhile stays.
+#[test]
+fn a_change_beside_a_break() {
+    let (begun, is_begun) = std::sync::mpsc::channel();
+    let (go_on, may_go_on) = std::sync::mpsc::channel();
+    let (calls, may_go_on) = (AtomicUsize::new(0), Mutex::new(may_go_on));
+    let taker: Taker = Box::new(move |_, _| {
+        if calls.fetch_add(1, Ordering::AcqRel) == 0 {
+            begun.send(()).unwrap();
+            may_go_on.lock().recv().unwrap();
+        }
+    });
+    let fake = Fake { taker: Some(taker), ..Fake::default() };
+    let world = World::with(fake, Options::default(), Limits::default());
+    let (holder, late) = (world.host(1), world.host(2));
+    let volume = world.callbacks.volume(VOLUME);
+    volume.promise(&holder, file(1).0, file(1).1, now());
+    std::thread::scope(|scope| {
+        scope.spawn(|| volume.changed(&[file(1)], None));
+        is_begun.recv().unwrap();
+        world.fake.events();
+        volume.changed(&[file(1)], None);
+        assert_eq!(world.fake.events(), [broken(1, &[1])]);
+        volume.promise(&late, file(1).0, file(1).1, now());
+        go_on.send(()).unwrap();
+    });
+    assert_eq!((holder.promises(), late.promises(), world.callbacks.count()), (0, 1, 1));
 }
 
 /// Goal: a client that has gone is called once. It gets all that it is owed with its next call.
