@@ -92,6 +92,16 @@ impl World {
         (call, rest)
     }
 
+    /// Waits until the server has cleaned up after a restore whose call was broken off: first it
+    /// destroys the hidden clone, then the snapshot below it.
+    fn wait_for_end(&self) {
+        let begun = Instant::now();
+        while self.has_hidden() || !datasets(&self.rig, '@').is_empty() {
+            assert!(begun.elapsed() < TIME, "something of the restore stays");
+            std::thread::yield_now();
+        }
+    }
+
     /// The copy has the old contents, and nothing of a restore is left.
     fn check_old(&self) {
         assert_eq!(self.client.fetch(there(self.file), 0, 9).unwrap().0, b"old");
@@ -151,11 +161,7 @@ fn failures_change_nothing() {
     }
     let (call, _) = world.send_half(transaction);
     call.abort(errno::EIO);
-    let begun = Instant::now();
-    while world.has_hidden() {
-        assert!(begun.elapsed() < TIME, "the hidden clone stays");
-        std::thread::yield_now();
-    }
+    world.wait_for_end();
     world.check_old();
     assert!(world.client.told.broken.lock().is_empty());
     // The next one in the same transaction is a whole one.
@@ -237,9 +243,7 @@ fn crashes() {
             let core = std::sync::Arc::clone(world.rig.server().core());
             call.abort(errno::EIO);
             let volume = core.table.get(COPY).unwrap();
-            while world.has_hidden() {
-                std::thread::yield_now();
-            }
+            world.wait_for_end();
             let partition = &volume.partition;
             partition.begin_restore(COPY).unwrap();
             let fs = partition.hidden_fs(COPY).unwrap();
