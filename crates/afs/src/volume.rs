@@ -21,15 +21,18 @@
 //!   Such a volume can't be dumped.
 //! * The blob of a directory is made for each dump. It is not kept.
 
+mod changed;
 mod dump;
 mod readable;
 mod restore;
 pub(crate) mod tree;
 
+pub use changed::check_changes;
 pub use dump::{DumpScope, dump, dump_size};
 pub(crate) use dump::{Walk, dump_from};
 pub use readable::{Loss, LostPart, dump_readable};
 pub use restore::{Restored, restore, restored_header};
+pub use tree::{Sums, check};
 
 use ondisk::ObjNum;
 use zpl::{AfsRoot, AfsStatus, DirCookie, DirEntry, FileSystem, FileType, NewFileSystem, Node};

@@ -237,7 +237,7 @@ pub struct SaRegistry {
 
 /// The attributes of a bonus or spill block in order, with all that [`SaRegistry::locate`] needs
 /// for each file (`sa_lot_t`).
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct Layout {
     attrs: Vec<(AttrReg, Option<Attr>)>,
     /// Number of attributes that have a length in each file's header.
@@ -265,6 +265,17 @@ impl SaRegistry {
             r.nums[*attr as usize] = Some(num);
         }
         r
+    }
+
+    /// Whether it has all attributes and layouts of an older registry, with the same numbers. Then a
+    /// bonus that is the same has the same attributes.
+    pub fn extends(&self, older: &SaRegistry) -> bool {
+        let has_all = |mine: &[Option<AttrReg>], all: &[Option<AttrReg>]| {
+            all.iter().enumerate().all(|(i, reg)| reg.is_none() || mine.get(i) == Some(reg))
+        };
+        has_all(&self.regs, &older.regs)
+            && self.nums.iter().zip(&older.nums).all(|(mine, num)| num.is_none() || mine == num)
+            && older.layouts.iter().all(|(number, layout)| self.layouts.get(number) == Some(layout))
     }
 
     /// Adds an entry of the `REGISTRY` ZAP.

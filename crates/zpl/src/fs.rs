@@ -215,6 +215,17 @@ impl FileSystem {
         self.0.version.load(Ordering::Acquire)
     }
 
+    /// Whether an object that an older state of this file system has as it is here is the same file
+    /// there: both have the same root, settings of names and meaning of attributes.
+    pub fn reads_files_like(&self, older: &FileSystem) -> bool {
+        let settings = |fs: &FileSystem| {
+            let inner = &fs.0;
+            let names = (inner.norm_on_disk, inner.utf8only, inner.case);
+            (inner.afs, fs.version(), inner.root, names, inner.fuid_table, inner.shares)
+        };
+        settings(self) == settings(older) && self.sa().registry().extends(&older.sa().registry())
+    }
+
     /// Notes an upgrade to a version, which may have added system attributes.
     pub(crate) fn now_is(&self, version: u64, sa: Option<Sa>) {
         if let Some(sa) = sa {

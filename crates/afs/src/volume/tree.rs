@@ -25,6 +25,8 @@ use crate::{Error, Place, Record, Result};
 
 /// Most vnodes that directories name, or that the dump has. All are remembered until the end.
 pub(super) const MOST_VNODES: usize = 16 << 20;
+/// What is wrong with a vnode that two directories name.
+pub(super) const TWO_NAMES: &str = "it has names in two directories, or for two uses of its number";
 /// Files that are deleted at once.
 const BATCH: usize = 1024;
 
@@ -42,6 +44,82 @@ pub(crate) struct Known {
     pub(crate) is_new: bool,
 }
 
+/// What the check needs of a vnode that a file system has.
+#[derive(Debug)]
+pub(super) struct StoredVnode {
+    pub(super) kind: VnodeType,
+    pub(super) parent: Vnode,
+    pub(super) links: u16,
+    /// Its space in KiB.
+    pub(super) blocks: u64,
+    /// What the entries of a directory name.
+    pub(super) names: Vec<Vnode>,
+}
+
+impl StoredVnode {
+    /// Reads a vnode, and checks what can be checked of it alone.
+    pub(super) fn read(fs: &FileSystem, number: Vnode, brief: &AfsBrief, place: Place) -> Result<Self> {
+        let shape = |why| Error::Shape { place, why };
+        let kind = kind_of(number, brief.kind).map_err(shape)?;
+        let time = brief.server_mtime.ok_or_else(|| shape("it has no status of AFS"))?;
+        narrow::<u32>(place, "the server's time", time)?;
+        let parent = match vnode(brief.parent) {
+            _ if number == Vnode::ROOT => Vnode(0),
+            Some(parent) => parent,
+            None => return Err(shape("its parent is no directory of the volume")),
+        };
+        let links = narrow(place, "the link count", brief.links)?;
+        let (length, names) = match kind {
+            VnodeType::Directory => names_of(&fs.node(object(number))?, place)?,
+            _ => (brief.size, Vec::new()),
+        };
+        check_length(kind, length, place)?;
+        Ok(Self { kind, parent, links, blocks: blocks(length), names })
+    }
+}
+
+/// The facts of a file that was found, perhaps without them. `None`: an object of the file system
+/// itself.
+pub(super) fn brief_of(fs: &FileSystem, number: ObjNum, brief: Option<AfsBrief>) -> Result<Option<AfsBrief>> {
+    if brief.is_some() {
+        return Ok(brief);
+    }
+    match fs.node(number) {
+        Err(zpl::Error::NoFile { .. }) => Ok(None),
+        node => Ok(Some(node?.afs_brief()?)),
+    }
+}
+
+/// The number and uniquifier of a file of a volume that came without a dump. `None`: it was removed
+/// and is not freed yet, so it has no name.
+pub(super) fn identity(number: ObjNum, brief: &AfsBrief) -> Result<Option<(Vnode, Unique)>> {
+    if brief.links == 0 {
+        return Ok(None);
+    }
+    let shape = |record, why| Err(Error::Shape { place: Place { record, at: 0 }, why });
+    let Some(vnode) = vnode(number) else {
+        return shape(Record::VolumeHeader, "it has a file whose number no vnode has");
+    };
+    if brief.pflags.has(Pflags::XATTR) {
+        return shape(Record::Vnode(vnode), "the volume has attributes of another front end");
+    }
+    match u32::try_from(brief.generation) {
+        Ok(unique) => Ok(Some((vnode, Unique(unique)))),
+        Err(_) => shape(Record::Vnode(vnode), "its generation is no uniquifier"),
+    }
+}
+
+/// The length of a directory, and what its entries name. It must have an access list.
+fn names_of(node: &Node, place: Place) -> Result<(u64, Vec<Vnode>)> {
+    let status = node.afs_status()?;
+    let list = status.as_ref().map_or(&[][..], |status| &status.access_list);
+    Acl::from_compact(list).map_err(|error| error.inside(place))?;
+    let entries = entries_of(node, place)?;
+    let names = entries.iter().map(|entry| vnode(entry.object)).collect::<Option<_>>();
+    let names = names.ok_or(Error::Shape { place, why: "an entry names no vnode" })?;
+    Ok((length_of(&entries).map_err(|error| error.inside(place))?, names))
+}
+
 /// What directories say of a vnode.
 #[derive(Debug, Clone, Copy)]
 struct Named {
@@ -51,13 +129,23 @@ struct Named {
     names: u32,
 }
 
-/// Sums over all vnodes.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Sums {
+/// Sums over all vnodes of a volume.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Sums {
     /// Space in KiB, as OpenAFS counts it.
-    pub(crate) blocks: u64,
-    pub(crate) vnodes: u64,
-    pub(crate) greatest_unique: Unique,
+    pub blocks: u64,
+    /// How many there are.
+    pub vnodes: u64,
+    /// The greatest uniquifier of one.
+    pub greatest_unique: Unique,
+}
+
+/// Reads all vnodes of a volume that came without a dump, and checks that they are a tree.
+///
+/// # Errors
+/// [`Error::Shape`] and others, as of [`super::restore()`].
+pub fn check(fs: &FileSystem) -> Result<Sums> {
+    Tree::of_volume(fs)
 }
 
 /// The vnodes of the dump, and the names in their directories.
@@ -71,36 +159,12 @@ pub(crate) struct Tree {
 }
 
 impl Tree {
-    /// Reads all vnodes of a volume that came without a dump, and checks that they are a tree.
-    ///
-    /// # Errors
-    /// [`Error::Shape`] and others, as of [`super::restore()`].
-    pub(crate) fn of_volume(fs: &FileSystem) -> Result<Sums> {
+    fn of_volume(fs: &FileSystem) -> Result<Sums> {
         let mut tree = Self::default();
         for found in fs.afs_briefs(object(Vnode::ROOT)) {
             let (number, brief) = found?;
-            let brief = match brief {
-                Some(brief) => brief,
-                None => match fs.node(number) {
-                    // An object of the file system itself.
-                    Err(zpl::Error::NoFile { .. }) => continue,
-                    node => node?.afs_brief()?,
-                },
-            };
-            // What was removed and is not freed yet has no name.
-            if brief.links == 0 {
-                continue;
-            }
-            let shape = |record, why| Err(Error::Shape { place: Place { record, at: 0 }, why });
-            let Some(vnode) = vnode(number) else {
-                return shape(Record::VolumeHeader, "it has a file whose number no vnode has");
-            };
-            if brief.pflags.has(Pflags::XATTR) {
-                return shape(Record::Vnode(vnode), "the volume has attributes of another front end");
-            }
-            let Ok(unique) = u32::try_from(brief.generation).map(Unique) else {
-                return shape(Record::Vnode(vnode), "its generation is no uniquifier");
-            };
+            let Some(brief) = brief_of(fs, number, brief)? else { continue };
+            let Some((vnode, unique)) = identity(number, &brief)? else { continue };
             tree.keep(vnode, unique, 0)?;
             tree.stay(fs, vnode, tree.known[&vnode], &brief)?;
         }
@@ -145,7 +209,7 @@ impl Tree {
             return Ok(());
         }
         let place = Place { record: Record::Vnode(vnode), at };
-        Err(Error::Shape { place, why: "it has names in two directories, or for two uses of its number" })
+        Err(Error::Shape { place, why: TWO_NAMES })
     }
 
     /// Notes that entries of a directory may have a wrong type.
@@ -187,14 +251,7 @@ impl Tree {
             if known.is_some_and(|(_, known)| known.kind.is_some()) {
                 continue;
             }
-            let brief = match brief {
-                Some(brief) => brief,
-                None => match fs.node(number) {
-                    // An object of the file system itself.
-                    Err(zpl::Error::NoFile { .. }) => continue,
-                    node => node?.afs_brief()?,
-                },
-            };
+            let Some(brief) = brief_of(fs, number, brief)? else { continue };
             if brief.pflags.has(Pflags::XATTR) {
                 let at = known.map_or(0, |(_, known)| known.at);
                 let record = vnode(number).map_or(Record::VolumeHeader, Record::Vnode);
@@ -221,46 +278,17 @@ impl Tree {
                 .wrong(number, "the dump only names it, and the volume has another use of its number");
         }
         let place = Place { record: Record::Vnode(number), at: known.at };
-        let kind = kind_of(number, brief.kind).map_err(|why| Error::Shape { place, why })?;
-        match brief.server_mtime {
-            Some(time) => drop(narrow::<u32>(place, "the server's time", time)?),
-            None => return self.wrong(number, "it has no status of AFS"),
-        }
-        let parent = match vnode(brief.parent) {
-            _ if number == Vnode::ROOT => Vnode(0),
-            Some(parent) => parent,
-            None => return self.wrong(number, "its parent is no directory of the volume"),
-        };
-        let Ok(links) = u16::try_from(brief.links) else {
-            return Err(Error::Range { place, field: "the link count", value: brief.links });
-        };
-        let length = match kind {
-            VnodeType::Directory => self.names_of(&fs.node(object(number))?, number, place)?,
-            _ => brief.size,
-        };
-        check_length(kind, length, place)?;
-        self.sums.blocks = self.sums.blocks.saturating_add(blocks(length));
-        self.known.insert(number, Known { kind: Some(kind), parent, links, ..known });
-        Ok(())
-    }
-
-    /// Adds the names in a directory that stays, and returns its length. It must have an access
-    /// list.
-    fn names_of(&mut self, node: &Node, dir: Vnode, place: Place) -> Result<u64> {
-        let status = node.afs_status()?;
-        let list = status.as_ref().map_or(&[][..], |status| &status.access_list);
-        Acl::from_compact(list).map_err(|error| error.inside(place))?;
-        let entries = entries_of(node, place)?;
-        for entry in &entries {
-            let Some(vnode) = vnode(entry.object) else {
-                return self.wrong(dir, "an entry names no vnode");
-            };
+        let stored = StoredVnode::read(fs, number, brief, place)?;
+        for vnode in stored.names {
             if self.known.get(&vnode).is_some_and(|known| known.is_new) {
                 return self.wrong(vnode, "a directory that stays names another use of its number");
             }
-            self.add_name(dir, vnode, None, place.at)?;
+            self.add_name(number, vnode, None, place.at)?;
         }
-        length_of(&entries).map_err(|error| error.inside(place))
+        self.sums.blocks = self.sums.blocks.saturating_add(stored.blocks);
+        let StoredVnode { kind, parent, links, .. } = stored;
+        self.known.insert(number, Known { kind: Some(kind), parent, links, ..known });
+        Ok(())
     }
 
     /// Checks that the vnodes are a tree. Of several errors, the one of the smallest vnode returns.

@@ -1,5 +1,6 @@
 //! Restoring dumps into volumes of a pool, and dumping these again.
 
+mod changed;
 mod in_place;
 mod increments;
 mod random;

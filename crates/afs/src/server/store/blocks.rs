@@ -17,6 +17,7 @@
 //! | what was received last | the snapshot `PARTITION/ID@release-base.N`; N is 0 or 1 |
 //! | what was sent | bookmarks `PARTITION/ID#sent-GUID`, at most [`MOST_SENT`] |
 //! | a volume whose header is not in place | the mark [`RECEIVED`], and the property [`HEADER`] |
+//! | the sums of what was received last | the property [`SUMS`] of the volume |
 //!
 //! # Crash
 //! A stream that was not complete goes when the pool is opened. After the exchange, the next start
@@ -29,21 +30,25 @@ use dsl::SyncTask;
 use dsl::keys::KeyStatus;
 use dsl::ops::bookmark::{CreateBookmarks, DestroyBookmarks};
 use dsl::ops::props::{InheritProp, SetAs, SetProps};
-use ondisk::ByteOrder;
 use ondisk::bytes::le64;
 use ondisk::replay::{BACKUP_MAGIC, RECORD_SIZE, Record};
+use ondisk::{ByteOrder, Txg};
 use poolhouse::stream::{self, Origin, ReceiveError, ReceiveOptions, Receiving, SendError};
 use zpl::FileSystem;
 
 use super::left::mark_of;
-use super::{HEADER, Head, INCOMPLETE, ITSELF, Partition, header_property, hexadecimal, text};
+use super::{HEADER, Head, INCOMPLETE, ITSELF, Partition, header_property, hexadecimal, text, user_text};
 use crate::server::header::Stored;
 use crate::server::{Error, Result, chain};
-use crate::types::{VolumeId, VolumeType};
+use crate::types::{Unique, VolumeId, VolumeType};
+use crate::volume::{Sums, check, check_changes};
 
 /// The value of [`INCOMPLETE`] for a volume that has received contents, and whose header is in the
 /// property [`HEADER`].
 pub(super) const RECEIVED: &str = "received";
+/// The property with the sums of what was received last: its guid in hexadecimal, then KiB, vnodes,
+/// and the greatest unique.
+const SUMS: &str = "poolhouse:volume-sums";
 /// The names of snapshots that were received, but for a number.
 const BASE: &str = "release-base.";
 /// The numbers of these. One is that of the last, the other is free for the next.
@@ -68,6 +73,22 @@ pub struct Blocks {
     receiving: Receiving,
     /// The files.
     pub fs: FileSystem,
+    /// The guid of the snapshot that they become.
+    guid: u64,
+    base: Option<Base>,
+    /// What the check found.
+    sums: Option<Sums>,
+    /// It looked at what differs from the base only.
+    pub is_compared: bool,
+}
+
+/// A snapshot that was received, whose vnodes are a tree.
+#[derive(Debug)]
+struct Base {
+    fs: FileSystem,
+    /// When it was made here.
+    txg: Txg,
+    sums: Sums,
 }
 
 impl Blocks {
@@ -75,6 +96,57 @@ impl Blocks {
     pub fn bytes(&self) -> u64 {
         self.receiving.bytes()
     }
+
+    /// Checks that all vnodes are a tree. An increment is compared with what it builds on.
+    ///
+    /// # Errors
+    /// [`Error::Format`]: they are none, or can't be read.
+    pub(crate) fn check(&mut self) -> Result<Sums> {
+        let changes = self.check_changes()?;
+        self.is_compared = changes.is_some();
+        let sums = changes.map_or_else(|| check(&self.fs), Ok)?;
+        self.sums = Some(sums);
+        Ok(sums)
+    }
+
+    /// `None`: there is nothing to compare with.
+    fn check_changes(&self) -> crate::Result<Option<Sums>> {
+        let Some(Base { fs, txg, sums }) = &self.base else { return Ok(None) };
+        let found = check_changes(fs, &self.fs, *txg, *sums);
+        if cfg!(debug_assertions) {
+            let all = check(&self.fs);
+            assert!(agree(&found, &all), "changes: {found:?}; all: {all:?}");
+        }
+        found
+    }
+}
+
+/// Whether a check of changes comes to the same as that of all vnodes, if there was one.
+fn agree(changes: &crate::Result<Option<Sums>>, all: &crate::Result<Sums>) -> bool {
+    match (changes, all) {
+        (Ok(Some(sums)), Ok(all)) => {
+            (sums.blocks, sums.vnodes) == (all.blocks, all.vnodes)
+                && sums.greatest_unique >= all.greatest_unique
+        }
+        (Ok(None), _) | (Err(_), Err(_)) => true,
+        // A block can't be read.
+        (Err(crate::Error::FileSystem { .. }), Ok(_)) => true,
+        (Ok(Some(_)), Err(_)) | (Err(_), Ok(_)) => false,
+    }
+}
+
+fn sums_to_text(guid: u64, sums: &Sums) -> String {
+    format!("{guid:016x} {} {} {}", sums.blocks, sums.vnodes, sums.greatest_unique.0)
+}
+
+/// The sums of the snapshot with this guid.
+fn sums_of_text(text: &str, guid: u64) -> Option<Sums> {
+    let mut words = text.split(' ');
+    let is_of = u64::from_str_radix(words.next()?, 16).ok()? == guid;
+    let blocks = words.next()?.parse().ok()?;
+    let vnodes = words.next()?.parse().ok()?;
+    let greatest_unique = Unique(words.next()?.parse().ok()?);
+    (is_of && words.next().is_none()).then_some(Sums { blocks, vnodes, greatest_unique })
 }
 
 /// Whether a snapshot is one that was received. Others are an administrator's.
@@ -84,8 +156,8 @@ fn is_base(snapshot: &dsl::Dataset) -> bool {
     number.is_some_and(|number| NUMBERS.contains(&number))
 }
 
-/// The first record of a stream, and the guid of what the stream builds on; 0: nothing.
-fn begin_of(from: &mut impl Read) -> Result<(Cursor<[u8; RECORD_SIZE]>, u64)> {
+/// The first record of a stream, the guid of what the stream builds on, or 0, and its own.
+fn begin_of(from: &mut impl Read) -> Result<(Cursor<[u8; RECORD_SIZE]>, u64, u64)> {
     let failed = |error: stream::Error| poolhouse::Error::from(ReceiveError::from(error));
     let (mut first, record, at) = ([0; RECORD_SIZE], 0, 0);
     from.read_exact(&mut first).map_err(|source| failed(stream::Error::Io { record, at, source }))?;
@@ -93,7 +165,7 @@ fn begin_of(from: &mut impl Read) -> Result<(Cursor<[u8; RECORD_SIZE]>, u64)> {
     let order = ByteOrder::by_magic(found, BACKUP_MAGIC);
     let order = order.ok_or_else(|| failed(stream::Error::Magic { found }))?;
     match Record::decode(&first, order) {
-        Ok(Record::Begin(begin)) => Ok((Cursor::new(first), begin.from_guid)),
+        Ok(Record::Begin(begin)) => Ok((Cursor::new(first), begin.from_guid, begin.to_guid)),
         Ok(_) => Err(Error::Malformed),
         Err(source) => Err(failed(stream::Error::Record { record, at, source }).into()),
     }
@@ -116,8 +188,8 @@ impl Partition {
         Ok((all.into_iter().filter(is_base).collect(), others))
     }
 
-    /// The mark of a volume, if it has one that blocks don't stand for.
-    fn takes_mark(&self, id: VolumeId) -> Result<bool> {
+    /// Whether the mark of a volume, if it has one, lets it take blocks.
+    fn mark_takes_blocks(&self, id: VolumeId) -> Result<bool> {
         let dataset = self.pool.dataset(&self.name(id))?;
         let mark = self.reading(|| mark_of(dataset.dsl()))?;
         Ok(mark.is_empty() || mark == ITSELF)
@@ -128,7 +200,7 @@ impl Partition {
     /// # Errors
     /// [`Error::Pool`]: it can't be read.
     pub fn takes_blocks(&self, id: VolumeId) -> Result<Takes> {
-        if !self.takes_mark(id)? {
+        if !self.mark_takes_blocks(id)? {
             return Ok(Takes::default());
         }
         let dataset = self.pool.dataset(&self.name(id))?;
@@ -148,23 +220,27 @@ impl Partition {
     /// * [`Error::Base`]: the volume does not take a stream that builds on this.
     /// * [`Error::Pool`]: the stream is damaged, does not fit, or the pool has no space.
     pub fn receive_blocks(&self, id: VolumeId, mut from: impl Read, base: Option<u64>) -> Result<Blocks> {
-        if !self.takes_mark(id)? {
+        if !self.mark_takes_blocks(id)? {
             return Err(Error::Busy { volume: id });
         }
         let takes = self.takes_blocks(id)?;
         let is_offered = if base.is_some() { takes.base == base } else { takes.whole };
-        let (first, builds_on) = begin_of(&mut from)?;
+        let (first, builds_on, guid) = begin_of(&mut from)?;
         if !is_offered || builds_on != base.unwrap_or(0) {
             return Err(Error::Base { volume: id });
         }
         let from = first.chain(from);
-        // Of what comes, no bookmark is the past.
-        self.drop_sent(Head::of(id))?;
-        if base.is_none() {
-            self.drop_bases(id)?;
-        } else {
-            self.drop_old_bases(id);
-        }
+        let base = match base {
+            // It takes the place of contents without snapshots only.
+            None => {
+                self.drop_bases(id)?;
+                None
+            }
+            Some(base) => {
+                self.drop_old_bases(id);
+                self.checked_base(id, base)?
+            }
+        };
         let name = self.next_base(id)?;
         let options = ReceiveOptions { name, force: true, ..ReceiveOptions::default() };
         let receiving = Receiving::new(self.pool.spa(), from, &options).map_err(poolhouse::Error::from)?;
@@ -173,7 +249,19 @@ impl Partition {
             return Err(Error::Malformed);
         }
         let os = self.reading(|| contents.objset())?.ok_or(Error::Malformed)?;
-        Ok(Blocks { receiving, fs: FileSystem::open(&os)? })
+        Ok(Blocks { receiving, fs: FileSystem::open(&os)?, guid, base, sums: None, is_compared: false })
+    }
+
+    /// The snapshot with this guid that a volume received last. `None`: it is not known that its
+    /// vnodes are a tree.
+    fn checked_base(&self, id: VolumeId, guid: u64) -> Result<Option<Base>> {
+        let dataset = self.pool.dataset(&self.name(id))?;
+        let text = user_text(&self.pool, dataset.dsl(), SUMS).map_err(poolhouse::Error::from)?;
+        let Some(sums) = text.and_then(|text| sums_of_text(&text, guid)) else { return Ok(None) };
+        let (bases, _) = self.bases(Head::of(id))?;
+        let Some(base) = bases.last().filter(|base| base.phys().guid == guid) else { return Ok(None) };
+        let fs = self.pool.dataset(&base.name())?.filesystem()?;
+        Ok(Some(Base { fs, txg: base.phys().creation_txg, sums }))
     }
 
     /// The free name of a received snapshot.
@@ -200,12 +288,13 @@ impl Partition {
     /// [`Error::Pool`]: the volume is in use, has a later snapshot, or the contents are larger than
     /// its quota. It then has the old ones.
     pub fn exchange_blocks(&self, id: VolumeId, blocks: Blocks, stored: &Stored) -> Result<()> {
-        let Blocks { receiving, fs } = blocks;
-        drop(fs);
-        let props = vec![text(INCOMPLETE, RECEIVED), text(HEADER, hexadecimal(&stored.encode()?))];
+        let Blocks { receiving, fs, guid, base, sums, .. } = blocks;
+        drop((fs, base));
+        let mut props = vec![text(INCOMPLETE, RECEIVED), text(HEADER, hexadecimal(&stored.encode()?))];
+        props.extend(sums.map(|sums| text(SUMS, sums_to_text(guid, &sums))));
         {
             let _mark = self.lock_mark(Head::of(id));
-            if !self.takes_mark(id)? {
+            if !self.mark_takes_blocks(id)? {
                 return Err(Error::Busy { volume: id });
             }
             let list = self.list();

@@ -46,7 +46,6 @@ use crate::server::volume::Volume;
 use crate::server::{Error, Result, chain};
 use crate::types::{Destination, RestoreCookie, Unique, VolumeId, VolumeType};
 use crate::volume::restored_header;
-use crate::volume::tree::Tree;
 use crate::wire::Wire;
 
 /// Whether volumes travel as blocks between servers of ours.
@@ -76,6 +75,8 @@ pub struct Traffic {
     pub received: AtomicU64,
     /// Bytes of these streams.
     pub received_bytes: AtomicU64,
+    /// Increments of which only the vnodes that changed were checked.
+    pub compared: AtomicU64,
     /// Dumps that were sent.
     pub dumps: AtomicU64,
 }
@@ -310,7 +311,7 @@ impl VolumeServer {
         let received = receive(volume, (id, &own), (kind, cookie), (&mut incoming, length, base));
         incoming.end();
         let (blocks, stored) = received?;
-        let bytes = blocks.bytes();
+        let (bytes, is_compared) = (blocks.bytes(), blocks.is_compared);
         let partition = &volume.partition;
         self.switch(&lease, is_read_only, || partition.switch_to_blocks(id, blocks, &stored))?;
         if kind != VolumeType::ReadOnly
@@ -319,8 +320,14 @@ impl VolumeServer {
             // It keeps space, and nothing else.
             tracing::warn!(volume = id.0, error = chain(&error), "what was received stays as a snapshot");
         }
-        tracing::info!(bytes, increment = base != 0, "the volume is received as blocks");
+        tracing::info!(
+            bytes,
+            increment = base != 0,
+            compared = is_compared,
+            "the volume is received as blocks"
+        );
         let traffic = &self.core.traffic;
+        traffic.compared.fetch_add(is_compared.into(), Ordering::Relaxed);
         Traffic::note(&traffic.received, &traffic.received_bytes, bytes);
         Ok(())
     }
@@ -348,7 +355,7 @@ fn receive(
     from.read_exact(&mut header).map_err(|error| unusable(&error))?;
     let sent = Stored::decode(&header).map_err(|error| unusable(&error))?;
     let received = volume.partition.receive_blocks(id, &mut *from, Some(base).filter(|base| *base != 0));
-    let blocks = received.map_err(|error| unusable(&error))?;
+    let mut blocks = received.map_err(|error| unusable(&error))?;
     let mut more = [0];
     if !matches!(from.read(&mut more), Ok(0)) {
         tracing::error!(volume = id.0, "the blocks can't be restored: bytes follow their end");
@@ -357,7 +364,7 @@ fn receive(
     if !blocks.fs.is_afs() {
         return Err(unusable(&Error::Header { volume: id }));
     }
-    let sums = Tree::of_volume(&blocks.fs).map_err(|error| unusable(&error))?;
+    let sums = blocks.check().map_err(|error| unusable(&error))?;
     let mut dump = sent.header.clone();
     dump.disk_used = u32::try_from(sums.blocks).unwrap_or(u32::MAX);
     dump.file_count = u32::try_from(sums.vnodes).unwrap_or(u32::MAX);

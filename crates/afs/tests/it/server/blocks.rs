@@ -248,6 +248,7 @@ fn releases() {
         assert_eq!(datasets(&cell.there, '@').len(), 1);
     }
     assert_eq!(cell.traffic().2, 0);
+    assert_eq!(cell.there.server().core().traffic.compared.load(Ordering::Relaxed), 8);
     let pool = cell.here.pool.as_ref().unwrap();
     let volume = pool.dataset(&format!("cell/vicepa/{VOLUME}")).unwrap();
     assert_eq!(volume.dsl().bookmarks().unwrap().len(), 4);

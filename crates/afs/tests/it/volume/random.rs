@@ -4,17 +4,17 @@ use super::in_place::{all_named, merged, named};
 use super::*;
 
 /// Numbers that look random, the same for the same seed.
-struct Dice(u64);
+pub(super) struct Dice(pub u64);
 
 impl Dice {
-    fn below(&mut self, end: usize) -> usize {
+    pub(super) fn below(&mut self, end: usize) -> usize {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         ((self.0 >> 33) % end as u64) as usize
     }
 }
 
 /// A tree with directories on three levels, links and a file of several blocks.
-fn base() -> Vec<Made> {
+pub(super) fn base() -> Vec<Made> {
     let mut two = file(2, 1, vec![7; 300_000]);
     two.0.attributes.as_mut().unwrap().link_count = 2;
     vec![
@@ -46,7 +46,7 @@ fn harmless(dice: &mut Dice, made: &mut Made, whole: &Made) {
 }
 
 /// Any change.
-fn change(dice: &mut Dice, all: &mut Vec<Made>, base: &[Made]) {
+pub(super) fn change(dice: &mut Dice, all: &mut Vec<Made>, base: &[Made]) {
     let (i, j) = (dice.below(all.len()), dice.below(all.len()));
     let any = |dice: &mut Dice| base[dice.below(base.len())].0.vnode;
     match dice.below(12) {

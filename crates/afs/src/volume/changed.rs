@@ -1,0 +1,280 @@
+//! The check of a volume that was made from one that was checked.
+//!
+//! # Theory
+//! An increment of blocks goes into a clone of a snapshot whose vnodes are a tree. Blocks that were
+//! born before the snapshot are still the same. So only vnodes whose dnodes differ can contradict
+//! each other now: they are read in both states, and so are the directories among them. Names in
+//! directories that did not change are known from the older state: each vnode has as many there as
+//! its links say, all in its parent.
+//!
+//! A circle of directories needs a directory whose parent changed. So the walk to the root begins
+//! at those that differ.
+//!
+//! The time is that of the changes, and of the directories that have them.
+
+use std::collections::{HashMap, HashSet};
+
+use dmu::Change;
+use ondisk::{ObjNum, Txg};
+use zpl::{AfsBrief, FileSystem};
+
+use super::tree::{MOST_VNODES, StoredVnode, Sums, TWO_NAMES, brief_of, identity};
+use super::{object, vnode};
+use crate::types::{Unique, Vnode, VnodeType};
+use crate::{Error, Place, Record, Result};
+
+/// A vnode in one of the two states.
+#[derive(Debug, Clone, Copy)]
+struct Facts {
+    unique: Unique,
+    kind: VnodeType,
+    parent: Vnode,
+    links: u16,
+    blocks: u64,
+}
+
+impl Facts {
+    fn is_directory(&self) -> bool {
+        self.kind == VnodeType::Directory
+    }
+
+    /// How many names it has.
+    fn names(&self) -> u32 {
+        if self.is_directory() { 1 } else { u32::from(self.links) }
+    }
+}
+
+/// A vnode in both states.
+#[derive(Debug, Clone, Copy, Default)]
+struct Pair {
+    old: Option<Facts>,
+    new: Option<Facts>,
+}
+
+/// The directory that names a vnode, and how often.
+type Naming = Option<(Vnode, u32)>;
+
+/// What directories that differ say of a vnode.
+#[derive(Debug, Clone, Copy, Default)]
+struct Names {
+    old: Naming,
+    new: Naming,
+}
+
+/// The differences between two states of a volume.
+struct Changes<'a> {
+    old: &'a FileSystem,
+    new: &'a FileSystem,
+    vnodes: HashMap<Vnode, Pair>,
+    names: HashMap<Vnode, Names>,
+    /// How many more subdirectories a directory has.
+    below: HashMap<Vnode, i64>,
+}
+
+/// Checks that the vnodes of `new` are a tree. It was made from `old`, whose vnodes are one with
+/// these sums: what differs was born after the txg `since`. `None`: the two can't be compared.
+///
+/// The greatest uniquifier may be that of a vnode that is gone.
+///
+/// # Errors
+/// [`Error::Shape`] and others, as of [`super::restore()`].
+pub fn check_changes(old: &FileSystem, new: &FileSystem, since: Txg, sums: Sums) -> Result<Option<Sums>> {
+    if !new.reads_files_like(old) {
+        return Ok(None);
+    }
+    let (vnodes, names, below) = Default::default();
+    let mut changes = Changes { old, new, vnodes, names, below };
+    changes.collect(since)?;
+    changes.check()?;
+    Ok(changes.sums(sums))
+}
+
+/// The vnode that an object is, and what its directory entries name.
+fn read(fs: &FileSystem, number: ObjNum) -> Result<Option<(Facts, Vec<Vnode>)>> {
+    let Some((vnode, unique, brief)) = known(fs, number)? else { return Ok(None) };
+    let place = Place { record: Record::Vnode(vnode), at: 0 };
+    let StoredVnode { kind, parent, links, blocks, names } = StoredVnode::read(fs, vnode, &brief, place)?;
+    Ok(Some((Facts { unique, kind, parent, links, blocks }, names)))
+}
+
+fn known(fs: &FileSystem, number: ObjNum) -> Result<Option<(Vnode, Unique, AfsBrief)>> {
+    let found = match fs.afs_briefs(number).next().transpose()? {
+        Some((found, brief)) if found == number => brief_of(fs, number, brief)?,
+        _ => None,
+    };
+    let Some(brief) = found else { return Ok(None) };
+    Ok(identity(number, &brief)?.map(|(vnode, unique)| (vnode, unique, brief)))
+}
+
+/// Whether an object is the same in both states.
+fn is_same(old: &FileSystem, new: &FileSystem, number: ObjNum) -> Result<bool> {
+    let old = match old.objset().dnode(number) {
+        Err(dmu::Error::NoSuchObject { .. }) => return Ok(false),
+        old => old.map_err(zpl::Error::Dmu)?,
+    };
+    let new = new.objset().dnode(number).map_err(zpl::Error::Dmu)?;
+    Ok(old.phys() == new.phys())
+}
+
+fn wrong<T>(vnode: Vnode, why: &'static str) -> Result<T> {
+    Err(Error::Shape { place: Place { record: Record::Vnode(vnode), at: 0 }, why })
+}
+
+impl Changes<'_> {
+    fn collect(&mut self, since: Txg) -> Result<()> {
+        for change in self.new.objset().changes_since(since, object(Vnode::ROOT)) {
+            match change.map_err(zpl::Error::Dmu)? {
+                Change::Used(number) if is_same(self.old, self.new, number)? => {}
+                Change::Used(number) => self.add(number)?,
+                Change::Free(first, last) => {
+                    for found in self.old.afs_briefs(first) {
+                        let (number, _) = found?;
+                        if number > last {
+                            break;
+                        }
+                        self.add(number)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds a vnode that differs.
+    fn add(&mut self, number: ObjNum) -> Result<()> {
+        let (old, new) = (read(self.old, number)?, read(self.new, number)?);
+        let Some(vnode) = vnode(number).filter(|_| old.is_some() || new.is_some()) else { return Ok(()) };
+        let place = Place { record: Record::Vnode(vnode), at: 0 };
+        let pair =
+            Pair { old: old.as_ref().map(|(facts, _)| *facts), new: new.as_ref().map(|(facts, _)| *facts) };
+        for (facts, more) in [(pair.old, -1), (pair.new, 1)] {
+            if let Some(facts) = facts.filter(|facts| facts.is_directory() && vnode != Vnode::ROOT) {
+                *self.below.entry(facts.parent).or_default() += more;
+            }
+        }
+        if self.vnodes.len() == MOST_VNODES {
+            return Err(Error::TooLong { place, field: "the list of vnodes", max: MOST_VNODES });
+        }
+        self.vnodes.insert(vnode, pair);
+        for named in old.into_iter().flat_map(|(_, names)| names) {
+            self.add_name(named, place)?.old.get_or_insert((vnode, 0)).1 += 1;
+        }
+        for named in new.into_iter().flat_map(|(_, names)| names) {
+            let of = self.add_name(named, place)?.new.get_or_insert((vnode, 0));
+            if of.0 != vnode {
+                return wrong(named, TWO_NAMES);
+            }
+            of.1 += 1;
+        }
+        Ok(())
+    }
+
+    fn add_name(&mut self, named: Vnode, place: Place) -> Result<&mut Names> {
+        if self.names.len() == MOST_VNODES && !self.names.contains_key(&named) {
+            return Err(Error::TooLong { place, field: "the list of entries", max: MOST_VNODES });
+        }
+        Ok(self.names.entry(named).or_default())
+    }
+
+    /// A vnode in both states.
+    fn pair(&self, vnode: Vnode) -> Result<Pair> {
+        if let Some(pair) = self.vnodes.get(&vnode) {
+            return Ok(*pair);
+        }
+        let same = read(self.old, object(vnode))?.map(|(facts, _)| facts);
+        Ok(Pair { old: same, new: same })
+    }
+
+    fn check(&self) -> Result<()> {
+        if self.vnodes.get(&Vnode::ROOT).is_some_and(|pair| pair.new.is_none()) {
+            return wrong(Vnode::ROOT, "the volume lacks the root directory");
+        }
+        let mut touched: Vec<Vnode> =
+            self.vnodes.keys().chain(self.names.keys()).chain(self.below.keys()).copied().collect();
+        touched.sort_unstable();
+        touched.dedup();
+        for vnode in touched {
+            if let Some(why) = self.contradiction(vnode)? {
+                return wrong(vnode, why);
+            }
+        }
+        self.check_circles()
+    }
+
+    /// What is wrong with a vnode, beside circles.
+    fn contradiction(&self, vnode: Vnode) -> Result<Option<&'static str>> {
+        let names = self.names.get(&vnode).copied().unwrap_or_default();
+        let more = self.below.get(&vnode).copied().unwrap_or(0);
+        if names.old == names.new && more == 0 && !self.vnodes.contains_key(&vnode) {
+            return Ok(None);
+        }
+        let pair = self.pair(vnode)?;
+        let is_root = vnode == Vnode::ROOT;
+        let in_same = |old: &Facts| !is_root && !self.vnodes.contains_key(&old.parent);
+        let kept = pair.old.filter(in_same).map(|old| (old.parent, old.names()));
+        let named = match (kept, names.new) {
+            (Some(_), Some(_)) => return Ok(Some(TWO_NAMES)),
+            (kept, new) => kept.or(new),
+        };
+        let Some(new) = pair.new else {
+            return Ok(named.map(|_| "a directory names it, but the volume lacks it"));
+        };
+        let before = pair.old.filter(Facts::is_directory).map_or(0, |old| i64::from(old.links) - 2);
+        if new.is_directory() && i64::from(new.links) != 2 + before + more {
+            return Ok(Some("its link count is not 2 and the number of its subdirectories"));
+        }
+        Ok(match named {
+            None if is_root => None,
+            Some(_) if is_root => Some("a directory names the root directory"),
+            None => Some("no directory names it"),
+            Some((parent, _)) if parent != new.parent => {
+                Some("its parent is not the directory that names it")
+            }
+            Some((_, names)) if names != new.names() => Some("its link count is not the number of its names"),
+            Some(_) => None,
+        })
+    }
+
+    /// The directory of a vnode in the new state.
+    fn parent(&self, vnode: Vnode) -> Result<Option<Vnode>> {
+        match self.vnodes.get(&vnode) {
+            Some(pair) => Ok(pair.new.map(|new| new.parent)),
+            None => Ok(known(self.old, object(vnode))?.and_then(|(_, _, brief)| super::vnode(brief.parent))),
+        }
+    }
+
+    /// Checks that each directory that differs is below the root. All parents are directories.
+    fn check_circles(&self) -> Result<()> {
+        let mut below_root = HashSet::from([Vnode::ROOT]);
+        let is_directory = |pair: &Pair| pair.new.is_some_and(|new| new.is_directory());
+        for (directory, _) in self.vnodes.iter().filter(|(_, pair)| is_directory(pair)) {
+            let (mut at, mut path) = (*directory, HashSet::new());
+            while !below_root.contains(&at) {
+                if !path.insert(at) {
+                    return wrong(*directory, "its parents run in a circle");
+                }
+                at = match self.parent(at)? {
+                    Some(parent) => parent,
+                    None => return wrong(at, "its parent is no directory of the volume"),
+                };
+            }
+            below_root.extend(path);
+        }
+        Ok(())
+    }
+
+    /// The sums of the new state. `None`: those of the old one can't be right.
+    fn sums(&self, old: Sums) -> Option<Sums> {
+        let mut sums = old;
+        for new in self.vnodes.values().filter_map(|pair| pair.new) {
+            sums.vnodes = sums.vnodes.checked_add(1)?;
+            sums.blocks = sums.blocks.saturating_add(new.blocks);
+            sums.greatest_unique = sums.greatest_unique.max(new.unique);
+        }
+        for old in self.vnodes.values().filter_map(|pair| pair.old) {
+            sums.vnodes = sums.vnodes.checked_sub(1)?;
+            sums.blocks = sums.blocks.checked_sub(old.blocks)?;
+        }
+        Some(sums)
+    }
+}
