@@ -292,7 +292,8 @@ fn ended_while_blocks_wait() {
             assert!(ends < 1000, "no end of it");
             let phys = recorded(dir.path());
             assert!(ends > 1 || phys.state == ScanState::Scanning, "{phys:?}");
-            assert!(ends > 1 || phys.examined == 0, "nothing had been looked at: {phys:?}");
+            // Blocks that a transaction group freed while they waited are recorded as skipped.
+            assert!(ends > 1 || phys.examined == phys.skipped, "nothing had been looked at: {phys:?}");
             // The scan continues at once.
             spa = import(dir.path()).unwrap();
             let stat = live(&spa).scans().stat().unwrap();
