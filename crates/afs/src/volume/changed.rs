@@ -74,7 +74,9 @@ struct Changes<'a> {
 /// Checks that the vnodes of `new` are a tree. It was made from `old`, whose vnodes are one with
 /// these sums: what differs was born after the txg `since`. `None`: the two can't be compared.
 ///
-/// The greatest uniquifier may be that of a vnode that is gone.
+/// The greatest uniquifier may be that of a vnode that is gone. After an error, [`super::check()`]
+/// may still find a tree: if the old state is damaged, or a limit is met that holds for both states
+/// together.
 ///
 /// # Errors
 /// [`Error::Shape`] and others, as of [`super::restore()`].
@@ -98,11 +100,7 @@ fn read(fs: &FileSystem, number: ObjNum) -> Result<Option<(Facts, Vec<Vnode>)>> 
 }
 
 fn known(fs: &FileSystem, number: ObjNum) -> Result<Option<(Vnode, Unique, AfsBrief)>> {
-    let found = match fs.afs_briefs(number).next().transpose()? {
-        Some((found, brief)) if found == number => brief_of(fs, number, brief)?,
-        _ => None,
-    };
-    let Some(brief) = found else { return Ok(None) };
+    let Some(brief) = brief_of(fs, number, None)? else { return Ok(None) };
     Ok(identity(number, &brief)?.map(|(vnode, unique)| (vnode, unique, brief)))
 }
 
@@ -127,8 +125,8 @@ impl Changes<'_> {
                 Change::Used(number) if is_same(self.old, self.new, number)? => {}
                 Change::Used(number) => self.add(number)?,
                 Change::Free(first, last) => {
-                    for found in self.old.afs_briefs(first) {
-                        let (number, _) = found?;
+                    for dnode in self.old.objset().objects(first) {
+                        let number = dnode.map_err(zpl::Error::Dmu)?.object();
                         if number > last {
                             break;
                         }
@@ -263,18 +261,20 @@ impl Changes<'_> {
         Ok(())
     }
 
-    /// The sums of the new state. `None`: those of the old one can't be right.
+    /// The sums of the new state. `None`: those of the old one can't be right, or a limit is met.
     fn sums(&self, old: Sums) -> Option<Sums> {
-        let mut sums = old;
-        for new in self.vnodes.values().filter_map(|pair| pair.new) {
-            sums.vnodes = sums.vnodes.checked_add(1)?;
-            sums.blocks = sums.blocks.saturating_add(new.blocks);
-            sums.greatest_unique = sums.greatest_unique.max(new.unique);
+        let of = |facts: &Option<Facts>| facts.map_or((0, 0), |facts| (1, i128::from(facts.blocks)));
+        let (mut vnodes, mut blocks) = (i128::from(old.vnodes), i128::from(old.blocks));
+        for pair in self.vnodes.values() {
+            let (new, gone) = (of(&pair.new), of(&pair.old));
+            vnodes += new.0 - gone.0;
+            blocks += new.1 - gone.1;
         }
-        for old in self.vnodes.values().filter_map(|pair| pair.old) {
-            sums.vnodes = sums.vnodes.checked_sub(1)?;
-            sums.blocks = sums.blocks.checked_sub(old.blocks)?;
-        }
-        Some(sums)
+        let of_new = self.vnodes.values().filter_map(|pair| pair.new).map(|new| new.unique);
+        let greatest_unique = of_new.fold(old.greatest_unique, Unique::max);
+        let vnodes = u64::try_from(vnodes).ok().filter(|vnodes| *vnodes <= MOST_VNODES as u64)?;
+        // The largest sum may be that of more.
+        let blocks = u64::try_from(blocks).ok().filter(|blocks| old.blocks.max(*blocks) < u64::MAX)?;
+        Some(Sums { blocks, vnodes, greatest_unique })
     }
 }

@@ -284,10 +284,12 @@ impl Syncing<'_> {
     pub(super) fn drop_bookmarks_after(&mut self, clone: u64, head: u64, name: &str) -> Result<()> {
         let origin = self.ds(clone)?.prev_snap_obj;
         let is_whole = origin == 0 || Some(origin) == self.dsl.origin_snapshot()?;
-        if !is_whole && !self.is_modified_since(head, origin)? {
-            return Ok(());
-        }
-        let last = if is_whole { 0 } else { self.ds(origin)?.creation_txg.0 };
+        let last = match is_whole {
+            true => 0,
+            // What the clone has got since it was made was born before later bookmarks.
+            false if !self.is_modified_since(head, origin)? => self.ds(clone)?.creation_txg.0,
+            false => self.ds(origin)?.creation_txg.0,
+        };
         for b in self.bookmarks(head)? {
             // One that is being sent from was checked when that began.
             let redaction = b.phys.redaction_obj;

@@ -573,6 +573,57 @@ fn by_force() {
     testpools::judge(dir.path(), "r");
 }
 
+/// A stream amid which something happens.
+struct Meanwhile<'a, F> {
+    stream: &'a [u8],
+    at: usize,
+    run: Option<F>,
+}
+
+impl<F: FnOnce()> std::io::Read for Meanwhile<'_, F> {
+    fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
+        let left = self.stream.len();
+        if left <= self.at
+            && let Some(run) = self.run.take()
+        {
+            run();
+        }
+        let limit = if self.run.is_some() { left - self.at } else { left };
+        let n = buf.len().min(limit);
+        buf[..n].copy_from_slice(&self.stream[..n]);
+        self.stream = &self.stream[n..];
+        Ok(n)
+    }
+}
+
+/// Goal: a bookmark that is made while an increment comes is none of the past of what came: its
+/// first blocks are older than the bookmark. The dataset had not changed.
+#[test]
+fn bookmarks_meanwhile() {
+    let Some(fixture) = find("send-src") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let pool = create(dir.path(), "r");
+    receive(&pool, &fixture.stream("full-a.zsend").unwrap(), &into("r/fs@a"));
+    let mark = |snapshot: &str| {
+        let pairs = vec![(snapshot.replace('@', "#"), snapshot.to_owned())];
+        pool.spa().writer().unwrap().run(Box::new(CreateBookmarks { pairs })).unwrap();
+    };
+    mark("r/fs@a");
+    let run = || {
+        pool.snapshot("r/fs@meanwhile").unwrap();
+        mark("r/fs@meanwhile");
+        pool.destroy("r/fs@meanwhile").unwrap();
+    };
+    let stream = fixture.stream("incr-a-b.zsend").unwrap();
+    let amid = Meanwhile { stream: &stream, at: stream.len() / 2, run: Some(run) };
+    pool.receive(amid, &ReceiveOptions { force: true, ..into("r/fs@b") }).unwrap();
+    let marks = pool.dataset("r/fs").unwrap().dsl().bookmarks().unwrap();
+    assert_eq!(marks.iter().map(|mark| &mark.name[..]).collect::<Vec<_>>(), ["a"]);
+    check_files(&pool, "r/fs@b", &fixture.manifest("send-src/fs@b").unwrap());
+    pool.export().unwrap();
+    testpools::judge(dir.path(), "r");
+}
+
 /// A stream whose reader copies the pool's image when a part of it was read.
 struct Snapping<'a> {
     stream: &'a [u8],

@@ -17,7 +17,7 @@
 //! | what was received last | the snapshot `PARTITION/ID@release-base.N`; N is 0 or 1 |
 //! | what was sent | bookmarks `PARTITION/ID#sent-GUID`, at most [`MOST_SENT`] |
 //! | a volume whose header is not in place | the mark [`RECEIVED`], and the property [`HEADER`] |
-//! | the sums of what was received last | the property [`SUMS`] of the volume |
+//! | the sums of what was received | the property [`SUMS`] of the snapshot |
 //!
 //! # Crash
 //! A stream that was not complete goes when the pool is opened. After the exchange, the next start
@@ -26,10 +26,10 @@
 use std::io::{Cursor, Read};
 use std::sync::atomic::Ordering;
 
-use dsl::SyncTask;
 use dsl::keys::KeyStatus;
 use dsl::ops::bookmark::{CreateBookmarks, DestroyBookmarks};
 use dsl::ops::props::{InheritProp, SetAs, SetProps};
+use dsl::{Source, SyncTask, Value};
 use ondisk::bytes::le64;
 use ondisk::replay::{BACKUP_MAGIC, RECORD_SIZE, Record};
 use ondisk::{ByteOrder, Txg};
@@ -46,8 +46,8 @@ use crate::volume::{Sums, check, check_changes};
 /// The value of [`INCOMPLETE`] for a volume that has received contents, and whose header is in the
 /// property [`HEADER`].
 pub(super) const RECEIVED: &str = "received";
-/// The property with the sums of what was received last: its guid in hexadecimal, then KiB, vnodes,
-/// and the greatest unique.
+/// The property of a received snapshot with its sums: [`RULES`], its guid in hexadecimal, KiB,
+/// vnodes, and the greatest unique. The volume has it until its header is in place.
 const SUMS: &str = "poolhouse:volume-sums";
 /// The names of snapshots that were received, but for a number.
 const BASE: &str = "release-base.";
@@ -102,51 +102,52 @@ impl Blocks {
     /// # Errors
     /// [`Error::Format`]: they are none, or can't be read.
     pub(crate) fn check(&mut self) -> Result<Sums> {
-        let changes = self.check_changes()?;
+        let changes = self.check_changes();
         self.is_compared = changes.is_some();
         let sums = changes.map_or_else(|| check(&self.fs), Ok)?;
         self.sums = Some(sums);
         Ok(sums)
     }
 
-    /// `None`: there is nothing to compare with.
-    fn check_changes(&self) -> crate::Result<Option<Sums>> {
-        let Some(Base { fs, txg, sums }) = &self.base else { return Ok(None) };
+    /// `None`: the check of all vnodes is to decide.
+    fn check_changes(&self) -> Option<Sums> {
+        let Base { fs, txg, sums } = self.base.as_ref()?;
         let found = check_changes(fs, &self.fs, *txg, *sums);
+        let found = found.unwrap_or_else(|error| {
+            tracing::debug!(error = chain(&error), "what changed can't be checked alone");
+            None
+        })?;
         if cfg!(debug_assertions) {
-            let all = check(&self.fs);
-            assert!(agree(&found, &all), "changes: {found:?}; all: {all:?}");
+            match check(&self.fs) {
+                Ok(all) => {
+                    assert_eq!((found.blocks, found.vnodes), (all.blocks, all.vnodes));
+                    assert!(found.greatest_unique >= all.greatest_unique);
+                }
+                // A block can't be read.
+                Err(crate::Error::FileSystem { .. }) => {}
+                Err(error) => panic!("what changed is right, but not all: {error}"),
+            }
         }
-        found
+        Some(found)
     }
 }
 
-/// Whether a check of changes comes to the same as that of all vnodes, if there was one.
-fn agree(changes: &crate::Result<Option<Sums>>, all: &crate::Result<Sums>) -> bool {
-    match (changes, all) {
-        (Ok(Some(sums)), Ok(all)) => {
-            (sums.blocks, sums.vnodes) == (all.blocks, all.vnodes)
-                && sums.greatest_unique >= all.greatest_unique
-        }
-        (Ok(None), _) | (Err(_), Err(_)) => true,
-        // A block can't be read.
-        (Err(crate::Error::FileSystem { .. }), Ok(_)) => true,
-        (Ok(Some(_)), Err(_)) | (Err(_), Ok(_)) => false,
-    }
-}
+/// The first word of [`SUMS`]: by which rules the vnodes were checked.
+const RULES: &str = "1";
 
 fn sums_to_text(guid: u64, sums: &Sums) -> String {
-    format!("{guid:016x} {} {} {}", sums.blocks, sums.vnodes, sums.greatest_unique.0)
+    format!("{RULES} {guid:016x} {} {} {}", sums.blocks, sums.vnodes, sums.greatest_unique.0)
 }
 
 /// The sums of the snapshot with this guid.
 fn sums_of_text(text: &str, guid: u64) -> Option<Sums> {
     let mut words = text.split(' ');
+    let is_checked = words.next()? == RULES;
     let is_of = u64::from_str_radix(words.next()?, 16).ok()? == guid;
     let blocks = words.next()?.parse().ok()?;
     let vnodes = words.next()?.parse().ok()?;
     let greatest_unique = Unique(words.next()?.parse().ok()?);
-    (is_of && words.next().is_none()).then_some(Sums { blocks, vnodes, greatest_unique })
+    (is_checked && is_of && words.next().is_none()).then_some(Sums { blocks, vnodes, greatest_unique })
 }
 
 /// Whether a snapshot is one that was received. Others are an administrator's.
@@ -229,18 +230,16 @@ impl Partition {
         if !is_offered || builds_on != base.unwrap_or(0) {
             return Err(Error::Base { volume: id });
         }
+        // By its guid the next increment finds it.
+        if guid == 0 || guid == builds_on {
+            return Err(Error::Malformed);
+        }
         let from = first.chain(from);
-        let base = match base {
+        match base {
             // It takes the place of contents without snapshots only.
-            None => {
-                self.drop_bases(id)?;
-                None
-            }
-            Some(base) => {
-                self.drop_old_bases(id);
-                self.checked_base(id, base)?
-            }
-        };
+            None => self.drop_bases(id)?,
+            Some(_) => self.drop_old_bases(id),
+        }
         let name = self.next_base(id)?;
         let options = ReceiveOptions { name, force: true, ..ReceiveOptions::default() };
         let receiving = Receiving::new(self.pool.spa(), from, &options).map_err(poolhouse::Error::from)?;
@@ -249,17 +248,24 @@ impl Partition {
             return Err(Error::Malformed);
         }
         let os = self.reading(|| contents.objset())?.ok_or(Error::Malformed)?;
+        let base = match base {
+            Some(_) => self.checked_base(id, contents.phys().prev_snap_obj)?,
+            None => None,
+        };
         Ok(Blocks { receiving, fs: FileSystem::open(&os)?, guid, base, sums: None, is_compared: false })
     }
 
-    /// The snapshot with this guid that a volume received last. `None`: it is not known that its
-    /// vnodes are a tree.
-    fn checked_base(&self, id: VolumeId, guid: u64) -> Result<Option<Base>> {
-        let dataset = self.pool.dataset(&self.name(id))?;
-        let text = user_text(&self.pool, dataset.dsl(), SUMS).map_err(poolhouse::Error::from)?;
-        let Some(sums) = text.and_then(|text| sums_of_text(&text, guid)) else { return Ok(None) };
+    /// The received snapshot of a volume that is this object, which a clone keeps. `None`: it is not
+    /// known that its vnodes are a tree.
+    fn checked_base(&self, id: VolumeId, object: u64) -> Result<Option<Base>> {
         let (bases, _) = self.bases(Head::of(id))?;
-        let Some(base) = bases.last().filter(|base| base.phys().guid == guid) else { return Ok(None) };
+        let Some(base) = bases.into_iter().find(|base| base.object().0 == object) else { return Ok(None) };
+        let text = self.reading(|| base.user_property(SUMS))?;
+        let sums = text.filter(|found| matches!(found.source, Source::Local)).and_then(|found| {
+            let Value::Text(text) = found.value else { return None };
+            sums_of_text(&text, base.phys().guid)
+        });
+        let Some(sums) = sums else { return Ok(None) };
         let fs = self.pool.dataset(&base.name())?.filesystem()?;
         Ok(Some(Base { fs, txg: base.phys().creation_txg, sums }))
     }
@@ -323,9 +329,11 @@ impl Partition {
             }
             false => inherit(INCOMPLETE),
         };
+        let mut tasks = vec![mark, inherit(HEADER), inherit(SUMS)];
+        tasks.extend(self.note_sums(id)?);
         {
             let _mark = self.lock_mark(Head::of(id));
-            self.run(vec![mark, inherit(HEADER)])?;
+            self.run(tasks)?;
         }
         self.received.lock().remove(&id);
         if stored.header.kind == VolumeType::ReadOnly {
@@ -334,6 +342,18 @@ impl Partition {
             tracing::warn!(volume = id.0, error = chain(&error), "what was received stays as a snapshot");
         }
         Ok(stored)
+    }
+
+    /// Moves the sums of what a volume received to the snapshot that has it.
+    fn note_sums(&self, id: VolumeId) -> Result<Option<Box<dyn SyncTask + Send>>> {
+        let dataset = self.pool.dataset(&self.name(id))?;
+        let found = user_text(&self.pool, dataset.dsl(), SUMS).map_err(poolhouse::Error::from)?;
+        let Some((sums, base)) = found.zip(self.bases(Head::of(id))?.0.pop()) else { return Ok(None) };
+        if sums_of_text(&sums, base.phys().guid).is_none() {
+            return Ok(None);
+        }
+        let props = vec![text(SUMS, sums)];
+        Ok(Some(Box::new(SetProps { name: base.name(), props, source: SetAs::Local })))
     }
 
     /// Puts the header of received contents in place, if it is not yet. The caller is to open the

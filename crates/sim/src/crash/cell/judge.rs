@@ -10,6 +10,7 @@ use spa::import::{Options, Resources, SystemClock, import_for_writing};
 
 use super::net::{Cell, Client, Operator, partition, root};
 use super::record::Recorded;
+use super::volumes::READ_ONLY;
 use super::world::{Body, Fallible, File, ROOT, Sight, State, Versions, Volume, World, check, fid, of_dump};
 use crate::crash::work::{POOL, host};
 use crate::crash::{Point, SplitMix, Tape};
@@ -203,8 +204,11 @@ fn compare_parts(
 
 /// The dataset with the list of a partition's volumes.
 const LIST: &str = "volume-table";
+/// How the snapshot begins that a copy has received as blocks.
+const BASE: &str = "release-base.";
 
-/// Checks that the partition has a dataset for each volume, and no others but its list.
+/// Checks that the partition has a dataset for each volume, and no others but its list and
+/// what came as blocks.
 fn check_datasets(pool: &Pool, found: &World) -> Fallible<()> {
     let mut volumes: BTreeSet<String> = found.volumes.keys().map(ToString::to_string).collect();
     let below = format!("{}/", partition());
@@ -212,6 +216,10 @@ fn check_datasets(pool: &Pool, found: &World) -> Fallible<()> {
     for name in pool.dataset_names(true)?.names {
         let Some(own) = name.strip_prefix(&below) else { continue };
         let is_known = match own.split_once('@') {
+            // What came last as blocks.
+            Some((head, base)) if base.starts_with(BASE) => {
+                found.volumes.iter().any(|(id, volume)| volume.kind == READ_ONLY && id.to_string() == head)
+            }
             Some((head, clone)) => {
                 if let Some(has_clones) = heads_of_clones.get_mut(head) {
                     *has_clones = true;

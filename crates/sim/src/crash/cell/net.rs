@@ -13,7 +13,8 @@ use afs::partition::PartitionId;
 use afs::server::store::{PARTITION, Partition};
 use afs::server::{Options, Server};
 use afs::types::{
-    FetchStatus, Fid, PrincipalId, RestoreCookie, StoreStatus, Unique, Vnode, VolumeId, VolumeInfo,
+    Destination, FetchStatus, Fid, PrincipalId, RestoreCookie, StoreStatus, Unique, Vnode, VolumeId,
+    VolumeInfo,
 };
 use afs::wire::{Chars, List, Uuid, Wire};
 use parking_lot::Mutex;
@@ -151,7 +152,7 @@ impl Cell {
         let class = Ticket::local(&self.keys, SUPERUSER, Level::Clear)?;
         let address = self.server.volume_address().ok_or("the volume server has no address")?;
         let connection = endpoint.connect(address, 4, &class)?;
-        Ok(Operator { _endpoint: endpoint, connection })
+        Ok(Operator { _endpoint: endpoint, connection, address })
     }
 }
 
@@ -351,6 +352,8 @@ fn name(text: &str) -> Fallible<Name> {
 pub(super) struct Operator {
     _endpoint: Endpoint,
     connection: Connection,
+    /// That of the server.
+    address: SocketAddrV4,
 }
 
 impl Operator {
@@ -415,6 +418,21 @@ impl Operator {
         let cookie = RestoreCookie { name, kind, parent, ..RestoreCookie::default() };
         let call = volserver::Call::Restore { transaction, flags: 0, cookie };
         raw(&self.connection, call.request(), dump, "Restore").map(drop)
+    }
+
+    /// Has a server send the volume of a transaction to itself, into that of another one. A clone
+    /// goes as blocks if it can.
+    pub(super) fn forward(
+        &self,
+        [transaction, to_transaction]: [i32; 2],
+        (name, kind, parent): (&str, i32, VolumeId),
+    ) -> Fallible<()> {
+        let name = Chars::new(name.as_bytes());
+        let cookie = RestoreCookie { name, kind, parent, ..RestoreCookie::default() };
+        let (host, port) = (self.address.ip().to_bits(), self.address.port().into());
+        let to = Destination { host, port, security: 1 };
+        let since = afs::types::Date(0);
+        self.call(&volserver::Call::Forward { transaction, since, to, to_transaction, cookie }).map(drop)
     }
 
     /// All volumes. Incomplete ones are not listed.

@@ -14,7 +14,7 @@ use super::world::{Fallible, ROOT, Volume};
 
 /// Types of volumes.
 const READ_WRITE: i32 = 0;
-const READ_ONLY: i32 = 1;
+pub(super) const READ_ONLY: i32 = 1;
 const BACKUP: i32 = 2;
 /// A partition with so many volumes gets no more.
 const MOST_VOLUMES: usize = 9;
@@ -239,6 +239,13 @@ impl Recorder {
         let live: Vec<_> = copies.iter().filter(live).copied().collect();
         let now = afs_now();
         if let Some((copy, of, since)) = self.pick(&live) {
+            let clones = self.groups.clones.get(&of).cloned().unwrap_or_default();
+            if self.dice.below(2) == 0
+                && let Some(clone) = clones.last()
+            {
+                self.forward(*clone, of, copy);
+                return;
+            }
             let since = if self.dice.below(2) == 0 { 0 } else { since };
             let dump = self.operator.dump(of, since).expect(FINE);
             let model = (*self.world.volumes[&of]).clone();
@@ -278,6 +285,25 @@ impl Recorder {
         self.complete(transaction, copy, Volume { name, kind: READ_ONLY, parent: of, ..model });
         self.end_transaction(transaction);
         self.groups.copies.insert(copy, (of, now));
+    }
+
+    /// Brings a copy up to date from a clone, mostly as blocks.
+    fn forward(&mut self, clone: VolumeId, of: VolumeId, copy: VolumeId) {
+        let model = (*self.world.volumes[&clone]).clone();
+        let from = self.operator.begin(clone, attach::BUSY).expect(FINE);
+        let transaction = self.operator.begin(copy, attach::OFFLINE).expect(FINE);
+        let name = self.world.volumes[&copy].name.clone();
+        self.begin();
+        (0..SYNCS).for_each(|_| self.sync_beside());
+        self.operator.forward([from, transaction], (&name, READ_ONLY, of)).expect(FINE);
+        let volume = Volume { name, kind: READ_ONLY, parent: of, ..model };
+        self.world.volumes.insert(copy, Arc::new(volume));
+        self.end(&format!("Forward {clone} as {copy}"), false, NOBODY, &[]);
+        self.note_durable();
+        self.operator.end(from).expect(FINE);
+        self.end_transaction(transaction);
+        // When the clone was made is not known here.
+        self.groups.copies.insert(copy, (of, 1));
     }
 
     fn set_quota(&mut self) {
