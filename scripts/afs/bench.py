@@ -153,6 +153,68 @@ def machine():
     return f"{os.cpu_count()} CPUs, {model[1] if model else 'unknown'}, load {os.getloadavg()[0]:.1f} at the start"
 
 
+# The ends of the rows that `beside` makes.
+BESIDE = ["Ours", "Lowest", "Highest", "Peer", "Ratio", "Goal", "Met"]
+
+
+def beside(ours, peer, ratio=None, most=None):
+    """The end of a row: medians of runs, how many times less ours took, and the goal: a least ratio, or
+    the most that ours may take."""
+    mine, theirs = statistics.median(ours), statistics.median(peer)
+    times = theirs / mine if mine else None
+    goal, met = None, None
+    if ratio is not None:
+        goal, met = f"{ratio} times", times is None or times >= ratio
+    elif most is not None:
+        goal, met = f"at most {most}", mine <= most
+    return [mine, min(ours), max(ours), theirs, times, goal, None if met is None else "yes" if met else "no"]
+
+
+def verdict(rows, command):
+    """What the index says of a table whose last column says which goals are met."""
+    if "--debug" in command:
+        return "a trial with small sizes and a build for development"
+    goals = [row[-1] for row in rows if row[-1]]
+    return f"{goals.count('yes')} of {len(goals)} goals met"
+
+
+def publish(paths, page, what, about, tables, result):
+    """Writes the data of a page. `tables` has columns and rows by name; `about` goes to the first."""
+    made = {}
+    for name, (columns, rows) in tables.items():
+        show(columns, rows)
+        made[name] = {"columns": columns, "rows": [list(map(number, row)) for row in rows]}
+        if len(made) == 1:
+            made[name] = {"about": about, **made[name]}
+    data = {"page": page, "what": what, "newest": {"date": about["Date"], "result": result}, "tables": made}
+    for path in filter(None, paths):
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(data, file, indent=2, ensure_ascii=False)
+            file.write("\n")
+
+
+def about(command, peer, rounds):
+    """What stands above a table."""
+    of = {"Date": datetime.date.today().isoformat(), "Command": f"`{command}`", "Machine": machine(),
+          "Peer": f"{peer} 1.8.9 of Debian 12, with its default options", "Rounds": rounds}
+    if "--debug" in command:
+        of["Build"] = "for development, with small sizes: a trial of the load, not its figures"
+    return of
+
+
+def arguments(*more):
+    """Arguments that the loads on volumes have in common."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--command", default="")
+    parser.add_argument("--out", required=True)
+    parser.add_argument("--record", metavar="FILE")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--server", action="append", default=[], type=Server)
+    for one in more:
+        parser.add_argument(one, required=True)
+    return parser
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--load-client")

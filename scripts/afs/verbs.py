@@ -29,11 +29,11 @@ STAY, COME = 600_000_000, 500_000_000
 TIMES = 10
 
 
-def run(args, server, what, first, count):
+def run(args, address, what, first, count, *sites):
     """The median of each verb in milliseconds."""
-    got = bench.on_host(1, args.program, server.address, args.keys, what, first, count)
+    got = bench.on_host(1, args.program, address, args.keys, what, first, count, *sites)
     if got.returncode:
-        raise SystemExit(f"{what} on {server.name} failed: {got.stdout}{got.stderr}")
+        raise SystemExit(f"{what} on {address} failed: {got.stdout}{got.stderr}")
     return {verb: float(median) for verb, median, *_ in map(str.split, got.stdout.splitlines())}
 
 
@@ -53,13 +53,13 @@ def main():
     for volumes in map(int, args.volumes.split(",")):
         for server in args.server:
             if volumes > there:
-                run(args, server, "fill", STAY + 2 * there, volumes - there)
+                run(args, server.address, "fill", STAY + 2 * there, volumes - there)
         there = volumes
         for _ in range(args.rounds):
             for server in args.server:
-                times = run(args, server, "rounds", COME, TIMES)
+                times = run(args, server.address, "rounds", COME, TIMES)
                 if volumes:
-                    times |= run(args, server, "list", COME, TIMES)
+                    times |= run(args, server.address, "list", COME, TIMES)
                 for verb, time in times.items():
                     found.setdefault((verb, volumes), {}).setdefault(server.name, []).append(time)
     columns = ["Verb", "Volumes", "Ours, ms", "Lowest", "Highest", "Peer, ms", "Goal", "Met"]
