@@ -14,13 +14,18 @@
 #   release          calls of `vos release` of 100 changed files among 20,000 to 2 and to 5 sites, by ours with blocks
 #                    and with dumps (about 10 minutes; for a million files: --files 1000000 --size 0, about 2 h)
 #   release-nothing  `vos release` of 1,000 unchanged volumes with two sites (about 30 minutes)
+#   large            restore, dump, backup and remove of a volume of 20,000 files of 4 KiB and one of 256 MiB
+#                    (about 5 minutes; a million files: --files 1000000 --size 0 --big 0, about an hour)
+#   many             `volumes` with 10,000 and 100,000 volumes (about an hour; our image grows to 8 GiB, and the
+#                    peer's files to 3 GB. BENCH_SCRATCH names a folder on a disk if memory is too small)
 # For example: make bench-afs BENCH_ARGS="--record release"
 #
 #   --rounds N      medians of N rounds (3)
 #   --seconds N     how long each load runs (3)
-#   --volumes N     how many volumes, for first-use and release-nothing
-#   --files N       how many files, for release
-#   --size N        bytes of each of these files (1024)
+#   --volumes N     how many volumes, for first-use and release-nothing; a list of numbers for many
+#   --files N       how many files, for release and large
+#   --size N        bytes of each of these files (release: 1024, large: 4096)
+#   --big N         MiB of one more file, for large (256)
 #   --sites LIST    numbers of sites, for release (2,5)
 #   --base PROGRAM  also measures another build of the example `afs_server`
 #   --debug         takes builds for development, to try a load: not for figures
@@ -34,8 +39,10 @@ cd "$(dirname "$0")/.."
 # shellcheck source=scripts/afs/lib.sh
 . scripts/afs/lib.sh
 
+BENCH_LOAD=$(cut -d' ' -f1 /proc/loadavg)
+export BENCH_LOAD
 command="make bench-afs${*:+ BENCH_ARGS=\"$*\"}"
-base='' record='' options=() loads=() rounds=3 volumes='' files=20000 size=1024 sites=2,5
+base='' record='' options=() loads=() rounds=3 volumes='' files=20000 size='' big=256 sites=2,5
 build=release
 while [ $# -gt 0 ]; do
   case $1 in
@@ -43,6 +50,7 @@ while [ $# -gt 0 ]; do
     --volumes) volumes=${2:?}; shift ;;
     --files) files=${2:?}; shift ;;
     --size) size=${2:?}; shift ;;
+    --big) big=${2:?}; shift ;;
     --sites) sites=${2:?}; shift ;;
     --debug) build=debug ;;
     --base) base=$(realpath "${2:?}"); shift ;;
@@ -162,7 +170,7 @@ release_load() { # LOAD ARGUMENT...
 }
 release() {
   program=$(example afs_verbs)
-  local mode to=(--load-client "$out/afsbench" --open "$work/open.dump" --folder "$work" --files "$files" --size "$size" --sites "$sites")
+  local mode to=(--load-client "$out/afsbench" --open "$work/open.dump" --folder "$work" --files "$files" --size "${size:-1024}" --sites "$sites")
   bring_up "$(tr , '\n' <<<"$sites" | sort -n | tail -1)"
   rm -f "$out/bench-afs-release.json.runs"
   release_load release "${to[@]}" --step prepare
@@ -186,12 +194,22 @@ release_nothing() {
   bring_up 2
   release_load release-nothing --step nothing --volumes "${volumes:=1000}"
 }
-for one in first-use release release-nothing; do
+large() {
+  program=$(example afs_verbs)
+  volumes_load large large.py --program "$program" --keys "$keys" --load-client "$out/afsbench" \
+    --open "$work/open.dump" --folder "$work" --files "$files" --size "${size:-4096}" --big "$big"
+}
+many() {
+  program=$(example afs_verbs)
+  volumes_load many verbs.py --program "$program" --keys "$keys" --page afs-many.md --times 3 \
+    --volumes "${volumes:-10000,100000}"
+}
+for one in first-use release release-nothing large many; do
   [[ " ${loads[*]} " != *" $one "* ]] || "${one//-/_}"
 done
 rm -f "$out/bench-afs.json"
 plain=()
-for one in "${loads[@]}"; do case $one in shards | volumes | start | first-use | release*) ;; *) plain+=("$one") ;; esac; done
+for one in "${loads[@]}"; do case $one in shards | volumes | start | first-use | release* | large | many) ;; *) plain+=("$one") ;; esac; done
 [ ${#plain[@]} = 0 ] || measure "${plain[@]}"
 if [[ " ${loads[*]} " == *' shards '* ]]; then
   for round in $(seq 3); do

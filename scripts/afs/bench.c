@@ -15,7 +15,7 @@
  *     small    CreateFile + StoreData64 of SIZE bytes + RemoveFile
  * These end by themselves, and SECONDS is a count for them:
  *     first    FetchStatus of the roots of so many volumes, once each: VOLUME, VOLUME + 2, ...
- *     fill     so many files of SIZE bytes, 1000 to a directory; FIDS becomes their list
+ *     fill     so many files of SIZE bytes, 1000 to a directory, whose name has SIZE; FIDS becomes their list
  *     change   StoreData64 of SIZE bytes into so many files of the list FIDS, evenly spread
  * A server of OpenAFS may answer VBUSY. These three then try again after 1 ms, and count an error.
  * One connection for each thread, so calls are spread over the server's threads.
@@ -93,7 +93,7 @@ static void fill(struct th *t, struct rx_connection *c, AFSStoreStatus *in, char
     AFSStoreStatus mode = *in; mode.UnixModeBits = 0755;
     char name[64];
     for (long d = t->i; d * IN_DIRECTORY < count; d += threads) {
-        sprintf(name, "d%ld", d);
+        sprintf(name, "d%ld.%ld", size, d);
         TRY(t, r, RXAFS_MakeDir(c, &root, name, &mode, &dir, &st, &ds, &cb, &vs));
         for (long k = d * IN_DIRECTORY; !r && k < count && k < (d + 1) * IN_DIRECTORY; k++) {
             sprintf(name, "f%ld", k);

@@ -47,14 +47,16 @@ class Server:
             sys.exit(f"no volume bench.{self.name} on {self.address}")
         self.volume = found[1]
 
-    def cpu(self):
-        """Seconds of CPU time so far."""
-        path = os.path.join(os.environ["ZAFS_STATE"], f"h{self.host}", "run", f"{self.program}.pid")
-        with open(path, encoding="ascii") as file:
-            pid = file.read().strip()
-        with open(f"/proc/{pid}/stat", encoding="ascii") as file:
-            user, system = file.read().rsplit(")", 1)[1].split()[11:13]
-        return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+    def cpu(self, more=()):
+        """Seconds of CPU time so far, with those of other programs of the server."""
+        used = 0
+        for program in (self.program, *more):
+            path = os.path.join(os.environ["ZAFS_STATE"], f"h{self.host}", "run", f"{program}.pid")
+            with open(path, encoding="ascii") as file:
+                pid = file.read().strip()
+            with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+                used += sum(map(int, file.read().rsplit(")", 1)[1].split()[11:13]))
+        return used / os.sysconf("SC_CLK_TCK")
 
 
 def measure(client, server, name, seconds, prefix=()):
@@ -150,7 +152,9 @@ def record(path, found, columns, rows, shard_columns, shard_rows):
 def machine():
     with open("/proc/cpuinfo", encoding="utf-8") as file:
         model = re.search(r"model name\s*: (.*)", file.read())
-    return f"{os.cpu_count()} CPUs, {model[1] if model else 'unknown'}, load {os.getloadavg()[0]:.1f} at the start"
+    # The script notes the load when it begins.
+    load = float(os.environ.get("BENCH_LOAD") or os.getloadavg()[0])
+    return f"{os.cpu_count()} CPUs, {model[1] if model else 'unknown'}, load {load:.1f} at the start"
 
 
 # The ends of the rows that `beside` makes.
