@@ -9,7 +9,7 @@
 # `start` measures the start with up to 1.5 million names, and writes target/bench-afs-start.json. It takes
 # some minutes, since the peer does.
 #
-# These loads run if they are named. Each writes target/bench-afs-LOAD.json and has a page of its own.
+# Each of these loads runs alone, if it is named. It writes target/bench-afs-LOAD.json, and has a page of its own.
 #   first-use        64 clients use 10,000 volumes for the first time (about 10 minutes)
 #   release          calls of `vos release` of 100 changed files among 20,000 to 2 and to 5 sites, by ours with blocks
 #                    and with dumps (about 10 minutes; for a million files: --files 1000000 --size 0, about 2 h)
@@ -18,11 +18,12 @@
 #                    (about 5 minutes; a million files: --files 1000000 --size 0 --big 0, about an hour)
 #   many             `volumes` with 10,000 and 100,000 volumes (about an hour; our image grows to 8 GiB, and the
 #                    peer's files to 3 GB. BENCH_SCRATCH names a folder on a disk if memory is too small)
+#   attach           lock waits while three partitions of 100,000 and of 500,000 names are attached at once (2 minutes)
 # For example: make bench-afs BENCH_ARGS="--record release"
 #
 #   --rounds N      medians of N rounds (3)
 #   --seconds N     how long each load runs (3)
-#   --volumes N     how many volumes, for first-use and release-nothing; a list of numbers for many
+#   --volumes N     how many volumes, for first-use and release-nothing; a list of numbers for many and attach
 #   --files N       how many files, for release and large
 #   --size N        bytes of each of these files (release: 1024, large: 4096)
 #   --big N         MiB of one more file, for large (256)
@@ -61,13 +62,23 @@ while [ $# -gt 0 ]; do
   shift
 done
 
+[ ${#loads[@]} -gt 0 ] ||
+  loads=(null status bulk create small write read single clear crypt clients shards volumes start)
+alone=''
+for one in "${loads[@]}"; do
+  case $one in first-use | release | release-nothing | large | many | attach) alone=$one ;; esac
+done
+refuse() { echo "bench-afs: $*" >&2; exit 2; }
+[ -z "$alone" ] || [ ${#loads[@]} = 1 ] || refuse "the load $alone runs alone"
+[ -z "$alone" ] || [ -z "$base" ] || refuse "--base is of no use for the load $alone"
 skip() { echo "SKIPPED bench-afs: this machine lacks $*"; exit 0; }
 missing=$("$cell" needs) || skip "$missing"
 missing=$(build_load "$out/afsbench") || skip "$missing"
 # Builds an example, and prints its path.
 example() { # NAME
-  local profile=()
-  [ $build = debug ] || profile=(--release)
+  local profile=(--release)
+  # Names without volumes don't pass the checks of these builds.
+  [ $build = release ] || profile=(--config profile.dev.package.poolhouse-afs.debug-assertions=false)
   cargo build -q "${profile[@]}" -p poolhouse-afs --example "$1" && echo "$out/$build/examples/$1"
 }
 [ -n "${AFS_SERVER:-}" ] || AFS_SERVER=$(example afs_server)
@@ -99,8 +110,6 @@ measure() { # ARGUMENT...
     "${options[@]}" "${servers[@]}" "$@"
 }
 
-[ ${#loads[@]} -gt 0 ] ||
-  loads=(null status bulk create small write read single clear crypt clients shards volumes start)
 if [[ " ${loads[*]} " == *' start '* ]]; then
   program=$(example afs_start)
   mkdir -p "$work/images"
@@ -127,16 +136,17 @@ first_use() {
   local round server
   program=$(example afs_verbs)
   for server in $theirs $ours; do
-    limit=7200 on 1 "$program" $server $keys fill 600000000 "${volumes:=10000}" >/dev/null
+    limit=7200 on 1 "$program" $server $keys fill 600000000 "${volumes:-10000}" >/dev/null
   done
   rm -f "$out/bench-afs-first-use.json.runs"
   for round in $(seq "$rounds"); do
     # It stops and starts the peer's three programs.
     "$cell" servers 1
-    stop_ours 2 && start_ours 2
-    volumes_load first-use first_use.py --load-client "$out/afsbench" --volumes "$volumes"
+    stop_ours 2
+    start_ours 2
+    volumes_load first-use first_use.py --load-client "$out/afsbench" --volumes "${volumes:-10000}"
   done
-  volumes_load first-use first_use.py --load-client "$out/afsbench" --volumes "$volumes" --table
+  volumes_load first-use first_use.py --load-client "$out/afsbench" --volumes "${volumes:-10000}" --table
 }
 # Hosts with the servers of OpenAFS, and with ours: those of the first two sites, and the others.
 their_hosts=(1 3 5 7 9) our_hosts=(2 4 6 8 10)
@@ -144,13 +154,15 @@ sites_up=1
 # Brings up hosts for so many sites of each kind.
 bring_up() { # SITES
   local h one
-  [ "$1" -le ${#our_hosts[@]} ] || { echo "bench-afs: at most ${#our_hosts[@]} sites" >&2; exit 2; }
+  [ "$1" -le ${#our_hosts[@]} ] || refuse "at most ${#our_hosts[@]} sites"
   for ((; sites_up < $1; sites_up++)); do
     h=${their_hosts[sites_up]}
-    "$cell" host "$h" && "$cell" servers "$h"
+    "$cell" host "$h"
+    "$cell" servers "$h"
     # OpenAFS's server registers the address of ours.
     h=${our_hosts[sites_up]}
-    "$cell" host "$h" && "$cell" servers "$h"
+    "$cell" host "$h"
+    "$cell" servers "$h"
     for one in dafileserver davolserver salvageserver; do "$cell" stop "$h" $one; done
     start_ours "$h"
   done
@@ -165,12 +177,14 @@ restart_all() { # OPTION...
 }
 addresses() { printf '10.92.0.%s,' "$@" | sed 's/,$//'; } # HOST...
 release_load() { # LOAD ARGUMENT...
-  volumes_load "$1" release.py --program "$program" --keys "$keys" --servers "peer=$(addresses "${their_hosts[@]:0:sites_up}")" \
+  volumes_load "$1" release.py --program "$program" --keys "$keys" \
+    --servers "peer=$(addresses "${their_hosts[@]:0:sites_up}")" \
     --servers "ours=$(addresses "${our_hosts[@]:0:sites_up}")" "${@:2}"
 }
 release() {
   program=$(example afs_verbs)
-  local mode to=(--load-client "$out/afsbench" --open "$work/open.dump" --folder "$work" --files "$files" --size "${size:-1024}" --sites "$sites")
+  local mode to=(--load-client "$out/afsbench" --open "$work/open.dump" --folder "$work" --files "$files"
+    --size "${size:-1024}" --sites "$sites")
   bring_up "$(tr , '\n' <<<"$sites" | sort -n | tail -1)"
   rm -f "$out/bench-afs-release.json.runs"
   release_load release "${to[@]}" --step prepare
@@ -192,7 +206,7 @@ release() {
 release_nothing() {
   program=$(example afs_verbs)
   bring_up 2
-  release_load release-nothing --step nothing --volumes "${volumes:=1000}"
+  release_load release-nothing --step nothing --volumes "${volumes:-1000}"
 }
 large() {
   program=$(example afs_verbs)
@@ -204,12 +218,19 @@ many() {
   volumes_load many verbs.py --program "$program" --keys "$keys" --page afs-many.md --times 3 \
     --volumes "${volumes:-10000,100000}"
 }
-for one in first-use release release-nothing large many; do
-  [[ " ${loads[*]} " != *" $one "* ]] || "${one//-/_}"
-done
+attach() {
+  program=$(example afs_start)
+  mkdir -p "$work/images"
+  volumes_load attach attach.py --program "$program" --images "$work/images" --volumes "${volumes:-100000,500000}"
+}
+if [ -n "$alone" ]; then
+  "${alone//-/_}"
+  [ -z "$record" ] || scripts/results.py
+  exit
+fi
 rm -f "$out/bench-afs.json"
 plain=()
-for one in "${loads[@]}"; do case $one in shards | volumes | start | first-use | release* | large | many) ;; *) plain+=("$one") ;; esac; done
+for one in "${loads[@]}"; do case $one in shards | volumes | start) ;; *) plain+=("$one") ;; esac; done
 [ ${#plain[@]} = 0 ] || measure "${plain[@]}"
 if [[ " ${loads[*]} " == *' shards '* ]]; then
   for round in $(seq 3); do

@@ -198,9 +198,11 @@ def publish(paths, page, what, about, tables, result):
 
 
 def about(command, peer, rounds):
-    """What stands above a table."""
+    """What stands above a table. `peer`: its programs, if there is one."""
     of = {"Date": datetime.date.today().isoformat(), "Command": f"`{command}`", "Machine": machine(),
-          "Peer": f"{peer} 1.8.9 of Debian 12, with its default options", "Rounds": rounds}
+          "Rounds": rounds}
+    if peer:
+        of["Peer"] = f"{peer} 1.8.9 of Debian 12, with its default options"
     if "--debug" in command:
         of["Build"] = "for development, with small sizes: a trial of the load, not its figures"
     return of
