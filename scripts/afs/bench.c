@@ -4,7 +4,7 @@
  * libopenafs-dev.  It speaks to any server of the AFS-3 protocol, so the same
  * binary measures OpenAFS and a new server.
  *
- *   afsbench ADDR VOLUME OP THREADS SECONDS [SIZE] [-localauth|-encrypt]
+ *   afsbench ADDR VOLUME OP THREADS SECONDS [SIZE] [FIDS] [-localauth|-encrypt]
  *
  * OP: null     GetCapabilities, no volume
  *     status   FetchStatus of the volume's root
@@ -13,6 +13,11 @@
  *     write    StoreData64 of SIZE bytes into a file of this thread's own
  *     read     FetchData64 of SIZE bytes from such a file
  *     small    CreateFile + StoreData64 of SIZE bytes + RemoveFile
+ * These end by themselves, and SECONDS is a count for them:
+ *     first    FetchStatus of the roots of so many volumes, once each: VOLUME, VOLUME + 2, ...
+ *     fill     so many files of SIZE bytes, 1000 to a directory, whose name has SIZE; FIDS becomes their list
+ *     change   StoreData64 of SIZE bytes into so many files of the list FIDS, evenly spread
+ * A server of OpenAFS may answer VBUSY. These three then try again after 1 ms, and count an error.
  * One connection for each thread, so calls are spread over the server's threads.
  *
  * scripts/afs/lib.sh builds it, from Debian's libopenafs-dev.
@@ -39,7 +44,11 @@ static afs_int32 scix;
 static afs_uint32 addr, vol;
 static const char *op;
 static volatile int stop;
-static long size = 1024;
+static long size = 1024, count, threads;
+static AFSFid *fids; /* of fill and change; a vnode of 0: not made */
+static const char *list; /* FIDS */
+static long known; /* its files */
+#define IN_DIRECTORY 1000
 struct th { pthread_t t; int i; long n, bytes, err; afs_int32 last; double lat, max; };
 
 static double now(void) { struct timeval v; gettimeofday(&v, 0); return v.tv_sec + v.tv_usec / 1e6; }
@@ -64,6 +73,69 @@ static afs_int32 fetch(struct rx_connection *c, AFSFid *f, char *b, long n, long
     while (!r && l > 0) { int w = l > 65536 ? 65536 : l; if (rx_Read(k, b, w) != w) r = -1; l -= w; *got += w; }
     if (!r) r = EndRXAFS_FetchData64(k, &out, &cb, &vs);
     return rx_EndCall(k, r);
+}
+
+#define TRY(t, r, call) do { r = call; if (r == 110) { (t)->err++; (t)->last = r; usleep(1000); } } while (r == 110)
+
+static void first(struct th *t, struct rx_connection *c) {
+    AFSFetchStatus st; AFSCallBack cb; AFSVolSync vs; afs_int32 r;
+    for (long k = t->i; k < count; k += threads) {
+        AFSFid root = { vol + 2 * k, 1, 1 };
+        double s = now();
+        TRY(t, r, RXAFS_FetchStatus(c, &root, &st, &cb, &vs));
+        double d = now() - s; t->lat += d; if (d > t->max) t->max = d;
+        if (r) { t->err++; t->last = r; return; }
+        t->n++;
+    }
+}
+static void fill(struct th *t, struct rx_connection *c, AFSStoreStatus *in, char *b) {
+    AFSFid root = { vol, 1, 1 }, dir; AFSFetchStatus st, ds; AFSCallBack cb; AFSVolSync vs; afs_int32 r;
+    AFSStoreStatus mode = *in; mode.UnixModeBits = 0755;
+    char name[64];
+    for (long d = t->i; d * IN_DIRECTORY < count; d += threads) {
+        sprintf(name, "d%ld.%ld", size, d);
+        TRY(t, r, RXAFS_MakeDir(c, &root, name, &mode, &dir, &st, &ds, &cb, &vs));
+        for (long k = d * IN_DIRECTORY; !r && k < count && k < (d + 1) * IN_DIRECTORY; k++) {
+            sprintf(name, "f%ld", k);
+            TRY(t, r, RXAFS_CreateFile(c, &dir, name, in, &fids[k], &st, &ds, &cb, &vs));
+            if (!r && size) TRY(t, r, store(c, &fids[k], b, size));
+            t->n++; t->bytes += size;
+        }
+        if (r) { t->err++; t->last = r; return; }
+    }
+}
+static void change(struct th *t, struct rx_connection *c, char *b) {
+    afs_int32 r;
+    for (long k = t->i; k < count; k += threads) {
+        TRY(t, r, store(c, &fids[k * known / count], b, size));
+        if (r) { t->err++; t->last = r; return; }
+        t->n++; t->bytes += size;
+    }
+}
+static void *once(void *a) {
+    struct th *t = a;
+    struct rx_connection *c = rx_NewConnection(addr, htons(7000), 1, sc, scix);
+    AFSStoreStatus in; memset(&in, 0, sizeof in); in.Mask = AFS_SETMODE; in.UnixModeBits = 0644;
+    char *b = malloc(65536); memset(b, 'a' + time(0) % 26, 65536);
+    if (!strcmp(op, "first")) first(t, c);
+    else if (!strcmp(op, "fill")) fill(t, c, &in, b);
+    else change(t, c, b);
+    RXAFS_GiveUpAllCallBacks(c);
+    return 0;
+}
+/* Reads or writes the list: a line for each file. */
+static int lists(const char *how) {
+    FILE *f = fopen(list, how);
+    if (!f) return -1;
+    if (*how == 'w') for (long k = 0; k < count; k++) fprintf(f, "%u %u\n", fids[k].Vnode, fids[k].Unique);
+    else {
+        long room = 0; unsigned v, u;
+        while (fscanf(f, "%u %u", &v, &u) == 2) {
+            if (known == room) fids = realloc(fids, (room = room ? 2 * room : 1024) * sizeof *fids);
+            fids[known++] = (AFSFid){ vol, v, u };
+        }
+    }
+    return fclose(f);
 }
 
 static void *run(void *a) {
@@ -107,11 +179,15 @@ static void *run(void *a) {
 }
 
 int main(int argc, char **argv) {
-    if (argc < 6) { fprintf(stderr, "usage: afsbench ADDR VOLUME OP THREADS SECONDS [SIZE] [-localauth|-encrypt]\n"); return 2; }
+    if (argc < 6) { fprintf(stderr, "usage: afsbench ADDR VOLUME OP THREADS SECONDS [SIZE] [FIDS] [-localauth|-encrypt]\n"); return 2; }
     addr = inet_addr(argv[1]); vol = strtoul(argv[2], 0, 10); op = argv[3];
     int nt = atoi(argv[4]); double secs = atof(argv[5]);
     int la = 0;
-    for (int i = 6; i < argc; i++) { if (!strcmp(argv[i], "-localauth")) la = 1; else if (!strcmp(argv[i], "-encrypt")) la = 2; else size = atol(argv[i]); }
+    for (int i = 6; i < argc; i++) { if (!strcmp(argv[i], "-localauth")) la = 1; else if (!strcmp(argv[i], "-encrypt")) la = 2; else if (*argv[i] == '/') list = argv[i]; else size = atol(argv[i]); }
+    int by_count = !strcmp(op, "first") || !strcmp(op, "fill") || !strcmp(op, "change");
+    if (by_count) { count = atol(argv[5]); secs = 0; threads = nt; }
+    if (!strcmp(op, "fill")) fids = calloc(count, sizeof *fids);
+    if (*op == 'c' && by_count && (!list || lists("r") || !known)) { fprintf(stderr, "no list of files\n"); return 1; }
     if (afscp_Init(NULL)) { fprintf(stderr, "init\n"); return 1; }
     if (la) {
         struct afsconf_dir *d = afsconf_Open("/etc/openafs/server");
@@ -119,11 +195,12 @@ int main(int argc, char **argv) {
     } else { sc = rxnull_NewClientSecurityObject(); scix = 0; }
     struct th *t = calloc(nt, sizeof *t);
     double s = now();
-    for (int i = 0; i < nt; i++) { t[i].i = i; pthread_create(&t[i].t, 0, run, &t[i]); }
+    for (int i = 0; i < nt; i++) { t[i].i = i; pthread_create(&t[i].t, 0, by_count ? once : run, &t[i]); }
     usleep(secs * 1e6); stop = 1;
     for (int i = 0; i < nt; i++) pthread_join(t[i].t, 0);
     double d = now() - s, lat = 0, max = 0; long n = 0, b = 0, e = 0; afs_int32 last = 0;
     for (int i = 0; i < nt; i++) { n += t[i].n; b += t[i].bytes; e += t[i].err; lat += t[i].lat; if (t[i].max > max) max = t[i].max; if (t[i].last) last = t[i].last; }
+    if (!strcmp(op, "fill") && list && lists("w")) { fprintf(stderr, "the list can't be written\n"); return 1; }
     printf("%s threads=%d size=%ld sec=%d: %ld in %.2f s = %.0f/s, %.1f MiB/s, mean %.2f ms max %.0f ms, errors %ld (last %d)\n",
            op, nt, size, scix, n, d, n / d, b / d / 1048576, n ? lat / n * 1e3 : 0, max * 1e3, e, last);
     fflush(stdout);

@@ -47,14 +47,16 @@ class Server:
             sys.exit(f"no volume bench.{self.name} on {self.address}")
         self.volume = found[1]
 
-    def cpu(self):
-        """Seconds of CPU time so far."""
-        path = os.path.join(os.environ["ZAFS_STATE"], f"h{self.host}", "run", f"{self.program}.pid")
-        with open(path, encoding="ascii") as file:
-            pid = file.read().strip()
-        with open(f"/proc/{pid}/stat", encoding="ascii") as file:
-            user, system = file.read().rsplit(")", 1)[1].split()[11:13]
-        return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+    def cpu(self, more=()):
+        """Seconds of CPU time so far, with those of other programs of the server."""
+        used = 0
+        for program in (self.program, *more):
+            path = os.path.join(os.environ["ZAFS_STATE"], f"h{self.host}", "run", f"{program}.pid")
+            with open(path, encoding="ascii") as file:
+                pid = file.read().strip()
+            with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+                used += sum(map(int, file.read().rsplit(")", 1)[1].split()[11:13]))
+        return used / os.sysconf("SC_CLK_TCK")
 
 
 def measure(client, server, name, seconds, prefix=()):
@@ -150,7 +152,73 @@ def record(path, found, columns, rows, shard_columns, shard_rows):
 def machine():
     with open("/proc/cpuinfo", encoding="utf-8") as file:
         model = re.search(r"model name\s*: (.*)", file.read())
-    return f"{os.cpu_count()} CPUs, {model[1] if model else 'unknown'}, load {os.getloadavg()[0]:.1f} at the start"
+    # The script notes the load when it begins.
+    load = float(os.environ.get("BENCH_LOAD") or os.getloadavg()[0])
+    return f"{os.cpu_count()} CPUs, {model[1] if model else 'unknown'}, load {load:.1f} at the start"
+
+
+# The ends of the rows that `beside` makes.
+BESIDE = ["Ours", "Lowest", "Highest", "Peer", "Ratio", "Goal", "Met"]
+
+
+def beside(ours, peer, ratio=None, most=None):
+    """The end of a row: medians of runs, how many times less ours took, and the goal: a least ratio, or
+    the most that ours may take."""
+    mine, theirs = statistics.median(ours), statistics.median(peer)
+    times = theirs / mine if mine else None
+    goal, met = None, None
+    if ratio is not None:
+        goal, met = f"{ratio} times", times is None or times >= ratio
+    elif most is not None:
+        goal, met = f"at most {most}", mine <= most
+    return [mine, min(ours), max(ours), theirs, times, goal, None if met is None else "yes" if met else "no"]
+
+
+def verdict(rows, command):
+    """What the index says of a table whose last column says which goals are met."""
+    if "--debug" in command:
+        return "a trial with small sizes and a build for development"
+    goals = [row[-1] for row in rows if row[-1]]
+    return f"{goals.count('yes')} of {len(goals)} goals met"
+
+
+def publish(paths, page, what, about, tables, result):
+    """Writes the data of a page. `tables` has columns and rows by name; `about` goes to the first."""
+    made = {}
+    for name, (columns, rows) in tables.items():
+        show(columns, rows)
+        made[name] = {"columns": columns, "rows": [list(map(number, row)) for row in rows]}
+        if len(made) == 1:
+            made[name] = {"about": about, **made[name]}
+    data = {"page": page, "what": what, "newest": {"date": about["Date"], "result": result}, "tables": made}
+    for path in filter(None, paths):
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(data, file, indent=2, ensure_ascii=False)
+            file.write("\n")
+
+
+def about(command, peer, rounds):
+    """What stands above a table. `peer`: its programs, if there is one."""
+    of = {"Date": datetime.date.today().isoformat(), "Command": f"`{command}`", "Machine": machine(),
+          "Rounds": rounds}
+    if peer:
+        of["Peer"] = f"{peer} 1.8.9 of Debian 12, with its default options"
+    if "--debug" in command:
+        of["Build"] = "for development, with small sizes: a trial of the load, not its figures"
+    return of
+
+
+def arguments(*more):
+    """Arguments that the loads on volumes have in common."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--command", default="")
+    parser.add_argument("--out", required=True)
+    parser.add_argument("--record", metavar="FILE")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--server", action="append", default=[], type=Server)
+    for one in more:
+        parser.add_argument(one, required=True)
+    return parser
 
 
 def main():

@@ -4,21 +4,23 @@
 //! makes both if they do not exist. It ends with the end of its standard input, or by a signal,
 //! which then is a crash.
 //!
-//! Usage: `afs_server [--shards N] ADDRESS KEYFILEEXT CELL IMAGE...`, with N sockets for the file
-//! server, or one.
+//! Usage: `afs_server [--shards N] [--dumps] ADDRESS KEYFILEEXT CELL IMAGE...`, with N sockets for
+//! the file server, or one. With `--dumps`, volumes go to other servers as dumps, not as blocks. At
+//! the end, it prints how many went in which way.
 
 #[path = "shared/anonymous.rs"]
 mod anonymous;
 
 use std::error::Error;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use afs::partition::PartitionId;
 use afs::server::store::{PARTITION, Partition};
-use afs::server::{Options, Server};
+use afs::server::{AFS_SEND_BLOCKS, Options, Server};
 use afs::wire::Uuid;
 use anonymous::Anonymous;
 use poolhouse::{OpenOptions, Pool};
@@ -30,12 +32,22 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let (shards, args) = match &args[..] {
-        [option, shards, rest @ ..] if option == "--shards" => (shards.parse()?, rest),
-        all => (1, all),
-    };
+    let (mut shards, mut args) = (1, &args[..]);
+    loop {
+        args = match args {
+            [option, count, rest @ ..] if option == "--shards" => {
+                shards = count.parse()?;
+                rest
+            }
+            [option, rest @ ..] if option == "--dumps" => {
+                AFS_SEND_BLOCKS.assign(0)?;
+                rest
+            }
+            _ => break,
+        };
+    }
     let [address, keys, cell, images @ ..] = args else {
-        return Err("usage: afs_server [--shards N] ADDRESS KEYFILEEXT CELL IMAGE...".into());
+        return Err("usage: afs_server [--shards N] [--dumps] ADDRESS KEYFILEEXT CELL IMAGE...".into());
     };
     let address: Ipv4Addr = address.parse()?;
     let images: Vec<PathBuf> = images.iter().map(PathBuf::from).collect();
@@ -62,6 +74,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let server = Server::start(options, Arc::new(Anonymous))?;
     server.add(partition)?;
     std::io::stdin().read_to_end(&mut Vec::new())?;
+    let traffic = &server.core().traffic;
+    let (blocks, dumps) = (traffic.sent.load(Relaxed), traffic.dumps.load(Relaxed));
+    writeln!(std::io::stdout(), "sent as blocks {blocks}, as dumps {dumps}")?;
     drop(server);
     pool.export()?;
     Ok(())

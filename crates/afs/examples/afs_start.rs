@@ -5,6 +5,8 @@
 //! * `afs_start names IMAGE COUNT` makes a pool whose list has so many volumes that do not exist.
 //! * `afs_start time IMAGE` opens a pool, starts a server, lists the volumes, uses one, and ends.
 //! * `afs_start use IMAGE COUNT` has 64 threads use so many volumes for the first time.
+//! * `afs_start attach IMAGE COUNT` makes a pool with three partitions of so many names, attaches
+//!   them at once, and prints in percent how long the threads waited for locks.
 //!
 //! It prints how long each step took in milliseconds, and the memory that the process has had at
 //! most.
@@ -12,14 +14,15 @@
 #[path = "shared/anonymous.rs"]
 mod anonymous;
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::error::Error;
 use std::io::Write;
 use std::net::Ipv4Addr;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use afs::dump::VolumeHeader;
 use afs::partition::PartitionId;
@@ -73,17 +76,29 @@ fn make(partition: &Partition, number: u32) -> afs::server::Result<()> {
     partition.finish(VolumeId(id), None, true)
 }
 
-fn fill(image: &Path, count: u32) -> Result<(), Box<dyn Error>> {
+/// Makes a pool with partitions, from a on.
+fn new_pool(image: &Path, partitions: u8) -> Result<Pool, Box<dyn Error>> {
     std::fs::File::create(image)?.set_len(64 << 30)?;
     let pool = Pool::create("afs", &[&[image]])?;
-    pool.create_filesystem("afs/vicepa")?;
-    pool.set("afs/vicepa", PARTITION, "a")?;
-    let partition = Partition::begin(PartitionId(0), pool.clone(), "afs/vicepa")?;
-    let next = AtomicU32::new(0);
-    let begun = Instant::now();
+    for number in 0..partitions {
+        let dataset = dataset(number);
+        pool.create_filesystem(&dataset)?;
+        pool.set(&dataset, PARTITION, &PartitionId(number).to_string()["/vicep".len()..])?;
+    }
+    Ok(pool)
+}
+
+fn dataset(partition: u8) -> String {
+    format!("afs{}", PartitionId(partition))
+}
+
+/// Makes volumes of these numbers in a partition.
+fn fill_partition(pool: &Pool, partition: u8, numbers: Range<u32>) -> Result<(), Box<dyn Error>> {
+    let partition = Partition::begin(PartitionId(partition), pool.clone(), &dataset(partition))?;
+    let next = AtomicU32::new(numbers.start);
     let work = || {
-        let numbers = || Some(next.fetch_add(1, Ordering::Relaxed)).filter(|number| *number < count);
-        std::iter::from_fn(numbers).try_for_each(|number| make(&partition, number))
+        let each = || Some(next.fetch_add(1, Ordering::Relaxed)).filter(|number| *number < numbers.end);
+        std::iter::from_fn(each).try_for_each(|number| make(&partition, number))
     };
     std::thread::scope(|scope| {
         let makers: Vec<_> = (0..MAKERS).map(|_| scope.spawn(work)).collect();
@@ -92,23 +107,45 @@ fn fill(image: &Path, count: u32) -> Result<(), Box<dyn Error>> {
         })
     })?;
     partition.end()?;
-    drop(partition);
+    Ok(())
+}
+
+fn fill(image: &Path, count: u32) -> Result<(), Box<dyn Error>> {
+    let pool = new_pool(image, 1)?;
+    let begun = Instant::now();
+    fill_partition(&pool, 0, 0..count)?;
     pool.export()?;
     writeln!(std::io::stdout(), "made {:.1}", 1e3 * begun.elapsed().as_secs_f64())?;
     Ok(())
 }
 
-/// Makes a list of volumes as a server keeps it (`store::kept`), without the volumes.
-fn names(image: &Path, count: u32) -> Result<(), Box<dyn Error>> {
-    fill(image, 1)?;
+/// Makes partitions that each have a list of so many volumes as a server keeps it (`store::kept`),
+/// without the volumes.
+fn names(image: &Path, count: u32, partitions: u8) -> Result<(), Box<dyn Error>> {
+    let pool = new_pool(image, partitions)?;
+    let first = |partition: u8| u32::from(partition) * (count + 1);
+    for partition in 0..partitions {
+        fill_partition(&pool, partition, first(partition)..first(partition) + 1)?;
+    }
+    pool.export()?;
+    drop(pool);
     let pool = open(image)?;
-    let table = pool.dataset("afs/vicepa/volume-table")?;
+    for partition in 0..partitions {
+        let first = first(partition) + 1;
+        name_volumes(&pool, &dataset(partition), first..first + count)?;
+    }
+    pool.export()?;
+    Ok(())
+}
+
+fn name_volumes(pool: &Pool, dataset: &str, numbers: Range<u32>) -> Result<(), Box<dyn Error>> {
+    let table = pool.dataset(&format!("{dataset}/volume-table"))?;
     let policy = Policy::of(table.dsl())?;
     let fs = pool.open_for_writing(table.dsl(), Policies::new(policy))?;
     let file = fs.lookup(fs.root(), b"volumes")?;
-    let owner = [pool.spa().guid().0, pool.dsl().dir("afs/vicepa")?.object().0];
+    let owner = [pool.spa().guid().0, pool.dsl().dir(dataset)?.object().0];
     let mut bytes = Vec::new();
-    for number in 1..=count {
+    for number in numbers {
         let objects = 1 << 40 | u64::from(number) << 2;
         let words = [1, FIRST + STEP * number, 0, 0, 0];
         words.iter().for_each(|word| bytes.extend(word.to_le_bytes()));
@@ -121,7 +158,38 @@ fn names(image: &Path, count: u32) -> Result<(), Box<dyn Error>> {
     for (number, piece) in bytes.chunks(1 << 20).enumerate() {
         fs.write(file, (number << 20) as u64, piece, false)?;
     }
-    drop(fs);
+    Ok(())
+}
+
+/// Attaches three partitions at once, each by a thread, and prints how long they waited for locks.
+fn attach(image: &Path, count: u32) -> Result<(), Box<dyn Error>> {
+    const PARTITIONS: u8 = 3;
+    names(image, count, PARTITIONS)?;
+    let pool = open(image)?;
+    let server = start()?;
+    let waited = || observe::lock_stats().into_iter().map(|site| (site.name, site.total_ns));
+    let before: BTreeMap<_, _> = waited().collect();
+    let begun = Instant::now();
+    let work = |number: u8| -> Result<Duration, Box<dyn Error + Send + Sync>> {
+        server.add(Partition::begin(PartitionId(number), pool.clone(), &dataset(number))?)?;
+        Ok(begun.elapsed())
+    };
+    let work = &work;
+    let took = std::thread::scope(|scope| {
+        let all: Vec<_> = (0..PARTITIONS).map(|number| scope.spawn(move || work(number))).collect();
+        let each = all.into_iter().map(|one| one.join().map_err(|_| "a thread panicked")?);
+        each.collect::<Result<Vec<_>, Box<dyn Error + Send + Sync>>>()
+    });
+    let took = took.map_err(|error| error.to_string())?;
+    let (wall, threads) = (begun.elapsed(), took.iter().sum::<Duration>().as_secs_f64());
+    let mut out = std::io::stdout();
+    writeln!(out, "volumes {}", server.core().table.ids(None, 0).len())?;
+    writeln!(out, "attach {:.1}", 1e3 * wall.as_secs_f64())?;
+    for (site, ns) in waited() {
+        let ns = ns - before.get(site).copied().unwrap_or(0);
+        writeln!(out, "waits for {site} {:.2}", 1e2 * Duration::from_nanos(ns).as_secs_f64() / threads)?;
+    }
+    drop(server);
     pool.export()?;
     Ok(())
 }
@@ -170,12 +238,17 @@ fn use_all(image: &Path, count: usize) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A server without a partition yet, and the partition.
-fn serve(pool: &Pool) -> Result<(Server, Arc<Partition>), Box<dyn Error>> {
+/// A server without a partition.
+fn start() -> Result<Server, Box<dyn Error>> {
     let keys = Arc::new(Keys::fixed(Vec::new()));
     let options = Options::new(Ipv4Addr::LOCALHOST, keys, "cell".into(), Uuid([7; 16]));
-    let server = Server::start(Options { file_port: 0, volume_port: 0, ..options }, Arc::new(Anonymous))?;
-    let partition = Partition::begin(PartitionId(0), pool.clone(), "afs/vicepa")?;
+    Ok(Server::start(Options { file_port: 0, volume_port: 0, ..options }, Arc::new(Anonymous))?)
+}
+
+/// A server of the partition a, and the partition.
+fn serve(pool: &Pool) -> Result<(Server, Arc<Partition>), Box<dyn Error>> {
+    let server = start()?;
+    let partition = Partition::begin(PartitionId(0), pool.clone(), &dataset(0))?;
     server.add(Arc::clone(&partition))?;
     Ok((server, partition))
 }
@@ -223,9 +296,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     match &args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["fill", image, count] => fill(Path::new(image), count.parse()?),
-        ["names", image, count] => names(Path::new(image), count.parse()?),
+        ["names", image, count] => names(Path::new(image), count.parse()?, 1),
+        ["attach", image, count] => attach(Path::new(image), count.parse()?),
         ["time", image] => time(Path::new(image)),
         ["use", image, count] => use_all(Path::new(image), count.parse()?),
-        _ => Err("usage: afs_start fill|names|use IMAGE COUNT | time IMAGE".into()),
+        _ => Err("usage: afs_start fill|names|use|attach IMAGE COUNT | time IMAGE".into()),
     }
 }
