@@ -9,7 +9,6 @@
 //! The caller of [`Clean::begin`], [`Clean::clear`] and [`Clean::set`] holds the lock of the
 //! object's state. A reader that finds the tree began before any change that it does not see.
 
-use crate::tree::BlockTree;
 use arc_swap::ArcSwapOption;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -19,15 +18,20 @@ use std::sync::{Arc, OnceLock};
 const READS: u32 = 16;
 
 /// The tree, if there are no changes and the object was read often.
-#[derive(Default)]
-pub(super) struct Clean {
-    tree: OnceLock<ArcSwapOption<BlockTree>>,
+pub(super) struct Clean<T> {
+    tree: OnceLock<ArcSwapOption<T>>,
     reads: AtomicU32,
 }
 
-impl Clean {
+impl<T> Default for Clean<T> {
+    fn default() -> Self {
+        Self { tree: OnceLock::new(), reads: AtomicU32::new(0) }
+    }
+}
+
+impl<T> Clean<T> {
     /// The tree. `None`: the reader needs the lock.
-    pub(super) fn get(&self) -> Option<impl Deref<Target = Arc<BlockTree>>> {
+    pub(super) fn get(&self) -> Option<impl Deref<Target = Arc<T>>> {
         Found::of(self.tree.get()?.load())
     }
 
@@ -37,7 +41,7 @@ impl Clean {
     }
 
     /// Has readers find the tree without the lock from now on. `None`: there are changes.
-    pub(super) fn begin(&self, tree: Option<Arc<BlockTree>>) {
+    pub(super) fn begin(&self, tree: Option<Arc<T>>) {
         self.tree.get_or_init(|| ArcSwapOption::new(tree));
     }
 
@@ -52,7 +56,7 @@ impl Clean {
     }
 
     /// Notes that the changes are synced.
-    pub(super) fn set(&self, tree: &Option<Arc<BlockTree>>) {
+    pub(super) fn set(&self, tree: &Option<Arc<T>>) {
         if let Some(shared) = self.tree.get() {
             shared.store(tree.clone());
         }
@@ -60,18 +64,18 @@ impl Clean {
 }
 
 /// A tree that a reader has found.
-struct Found(arc_swap::Guard<Option<Arc<BlockTree>>>);
+struct Found<T>(arc_swap::Guard<Option<Arc<T>>>);
 
-impl Found {
-    fn of(guard: arc_swap::Guard<Option<Arc<BlockTree>>>) -> Option<Self> {
+impl<T> Found<T> {
+    fn of(guard: arc_swap::Guard<Option<Arc<T>>>) -> Option<Self> {
         guard.is_some().then_some(Self(guard))
     }
 }
 
-impl Deref for Found {
-    type Target = Arc<BlockTree>;
+impl<T> Deref for Found<T> {
+    type Target = Arc<T>;
 
-    fn deref(&self) -> &Arc<BlockTree> {
+    fn deref(&self) -> &Arc<T> {
         self.0.as_ref().expect("it was found")
     }
 }

@@ -24,7 +24,7 @@ pub(crate) struct LiveDnode {
     pub(crate) object: ObjNum,
     state: RwLock<State>,
     /// The synced tree, while there are no changes. Set under the lock of the state.
-    clean: Clean,
+    clean: Clean<BlockTree>,
     /// Values that the users of the object share, one of each type (`db_user`).
     users: Mutex<Vec<User>>,
 }
