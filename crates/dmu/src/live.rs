@@ -35,6 +35,7 @@
 //! # Crash
 //! Nothing here is durable before its txg is.
 
+mod clean;
 pub(crate) mod dirty;
 pub(crate) mod header;
 pub(crate) mod node;

@@ -11,7 +11,7 @@ use device::{Block, Sparse};
 use ondisk::blkptr::{BLKPTR_SHIFT, BLKPTR_SIZE, Body};
 use ondisk::dnode::DnodePhys;
 use ondisk::{BlkId, Blkptr, Corrupt, Level, ObjNum};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use zio::{Bookmark, ReadOptions};
 
@@ -20,6 +20,10 @@ const READERS: usize = 8;
 
 /// Indirect blocks of level 1 that a tree keeps.
 const WINDOWS: usize = 4;
+
+/// Searches from the root of a tree before it keeps any. To change or drop one costs a look at each
+/// thread of the process, and many trees serve one read.
+const WALKS: u32 = 1;
 
 /// The last data block that [`BlockTree::let_go`] drops from the cache.
 const LET_GO_MAX: u64 = 15;
@@ -50,10 +54,15 @@ pub(crate) struct BlockTree {
     /// The indirect blocks of level 1 that were used last. The number of a block determines its
     /// slot, so neighbours have different slots. A read that finds its block here writes no shared
     /// memory.
-    windows: OnceLock<Box<[ArcSwapOption<Window>; WINDOWS]>>,
+    windows: OnceLock<Box<[Slot; WINDOWS]>>,
+    /// Searches from the root, up to [`WALKS`].
+    walks: AtomicU32,
     /// The blocks that the dnode itself points to, if there is no indirect block.
     refs: BlockRefs,
 }
+
+/// Made when it is first filled.
+type Slot = OnceLock<ArcSwapOption<Window>>;
 
 /// An indirect block of level 1, and references to the blocks below it.
 struct Window {
@@ -77,7 +86,8 @@ impl PrefetchTarget for BlockTree {
 
 impl BlockTree {
     pub(crate) fn new(home: Home, object: ObjNum, phys: DnodePhys) -> BlockTree {
-        BlockTree { home, object, phys, windows: OnceLock::new(), refs: BlockRefs::default() }
+        let (windows, walks) = (OnceLock::new(), AtomicU32::new(0));
+        BlockTree { home, object, phys, windows, walks, refs: BlockRefs::default() }
     }
 
     pub(crate) fn corrupt(&self, source: Corrupt) -> Error {
@@ -137,19 +147,39 @@ impl BlockTree {
             let below = BlkId(blkid.0.checked_shr(u32::from(at - level.0) * phys.epbs()).unwrap_or(0));
             bp = self.entry(&block, Level(at), below)?;
             if at == 0 {
-                let windows = self.windows.get_or_init(Box::default);
-                let window = Window { blkid: this, block, refs: BlockRefs::default() };
-                windows[this.0 as usize % WINDOWS].store(Some(Arc::new(window)));
+                self.keep_window(this, block);
             }
         }
         Ok(bp)
     }
 
+    /// Keeps an indirect block of level 1 for the next reads below it, if there were some.
+    fn keep_window(&self, blkid: BlkId, block: Sparse) {
+        // A rough count, so that shared memory is written at most this often.
+        let walks = self.walks.load(Ordering::Relaxed);
+        if walks < WALKS {
+            self.walks.store(walks + 1, Ordering::Relaxed);
+            return;
+        }
+        let window = Arc::new(Window { blkid, block, refs: BlockRefs::default() });
+        let slot = &self.windows.get_or_init(Box::default)[blkid.0 as usize % WINDOWS];
+        match slot.get() {
+            Some(slot) => slot.store(Some(window)),
+            // Of several threads at once, one keeps its window.
+            None => drop(slot.get_or_init(|| ArcSwapOption::new(Some(window)))),
+        }
+    }
+
+    /// The slot of the window above a data block, and the number of that indirect block.
+    fn slot(&self, blkid: BlkId) -> Option<(&ArcSwapOption<Window>, BlkId)> {
+        let l1 = BlkId(blkid.0 >> self.phys.epbs());
+        Some((self.windows.get()?[l1.0 as usize % WINDOWS].get()?, l1))
+    }
+
     /// Calls `of` with the window above a data block, if the tree keeps that window.
     fn in_window<R>(&self, blkid: BlkId, of: impl FnOnce(&Window) -> R) -> Option<R> {
-        let l1 = BlkId(blkid.0 >> self.phys.epbs());
-        let window = self.windows.get()?[l1.0 as usize % WINDOWS].load();
-        window.as_deref().filter(|w| w.blkid == l1).map(of)
+        let (slot, l1) = self.slot(blkid)?;
+        slot.load().as_deref().filter(|w| w.blkid == l1).map(of)
     }
 
     /// Reads a data block without the table of the cache, if it is read again and again.
@@ -172,8 +202,8 @@ impl BlockTree {
         if matches!(found, Ok(None)) {
             // The next read makes a new window of the indirect block, with references to what is in
             // the cache then.
-            if let Some(windows) = self.windows.get() {
-                windows[(blkid.0 >> self.phys.epbs()) as usize % WINDOWS].store(None);
+            if let Some((slot, _)) = self.slot(blkid) {
+                slot.store(None);
             }
         }
         found

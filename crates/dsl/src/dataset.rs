@@ -72,7 +72,7 @@ impl Dataset {
     pub(crate) fn open(dir: &Dir, object: ObjNum, snap: Option<String>) -> Result<Dataset> {
         let bad = Error::corrupt(object);
         let shape = |why| bad(Corrupt::Shape { what: WHAT, why });
-        let dn = dir.dsl().mos().objset().dnode(object)?;
+        let dn = dir.dsl().mos().dnode(object)?;
         if dn.bonus_kind() != DmuType::DSL_DATASET {
             return Err(shape("its bonus is of another type"));
         }

@@ -45,7 +45,7 @@ impl Dir {
         if name.len() >= ZFS_MAX_DATASET_NAME_LEN {
             return Err(shape("its name is too long"));
         }
-        let dn = dsl.mos().objset().dnode(object)?;
+        let dn = dsl.mos().dnode(object)?;
         if dn.bonus_kind() != DmuType::DSL_DIR {
             return Err(shape("its bonus is of another type"));
         }

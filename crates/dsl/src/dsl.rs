@@ -268,7 +268,7 @@ impl Dsl {
 
     /// The bonus of a dataset.
     pub(crate) fn dataset_phys(&self, object: ObjNum) -> Result<DslDatasetPhys> {
-        let dn = self.mos().objset().dnode(object)?;
+        let dn = self.mos().dnode(object)?;
         DslDatasetPhys::decode(dn.bonus()).map_err(Error::corrupt(object))
     }
 

@@ -1,22 +1,26 @@
 //! The meta object set (MOS) and its directory.
 
 use crate::{Error, Result};
-use dmu::Objset;
 use dmu::zap::{Key, Zap};
+use dmu::{Dnode, Objset};
 use ondisk::mos::DIRECTORY_OBJECT;
 use ondisk::version::SPA_VERSION_RAIDZ_DEFLATE;
 use ondisk::{Corrupt, ObjNum};
+use recent::Recent;
+use std::sync::Arc;
 use zio::ReadOptions;
 
 pub use dmu::zap::Value as ZapValue;
 
 mod edit;
+mod recent;
 
 /// Typed access to the MOS (`spa_meta_objset`). Clones share it.
 #[derive(Debug, Clone)]
 pub struct Mos {
     os: Objset,
     dir: Zap,
+    recent: Arc<Recent>,
 }
 
 /// An entry of a ZAP whose keys are names.
@@ -42,7 +46,7 @@ impl Mos {
     /// The errors of [reading](Error#reading), for its directory.
     pub fn open(os: Objset) -> Result<Self> {
         let dir = Zap::open(&os.dnode(ObjNum(DIRECTORY_OBJECT))?)?;
-        Ok(Self { os, dir })
+        Ok(Self { os, dir, recent: Arc::default() })
     }
 
     /// The version of the pool, which limits what may be written (`spa_version`).
@@ -62,7 +66,8 @@ impl Mos {
     /// `options`.
     #[must_use]
     pub fn with_options(&self, options: &ReadOptions) -> Self {
-        Self { os: self.os.with_options(options.clone()), dir: self.dir.with_options(options.clone()) }
+        let (os, dir) = (self.os.with_options(options.clone()), self.dir.with_options(options.clone()));
+        Self { os, dir, recent: Arc::clone(&self.recent) }
     }
 
     /// The read options of this handle.
@@ -100,12 +105,24 @@ impl Mos {
         Ok(self.dir.lookup(name.as_bytes())?.and_then(|v| v.as_bytes().map(<[u8]>::to_vec)))
     }
 
+    /// Opens an object, and keeps it in use for a while.
+    ///
+    /// # Errors
+    /// The errors of [`Objset::dnode`].
+    pub fn dnode(&self, object: ObjNum) -> dmu::Result<Dnode> {
+        let dnode = self.os.dnode(object)?;
+        if self.os.is_live() {
+            self.recent.keep(&dnode);
+        }
+        Ok(dnode)
+    }
+
     /// Opens a ZAP.
     ///
     /// # Errors
     /// The errors of [reading](Error#reading). [`Error::Object`] also if the object is no ZAP.
     pub fn zap(&self, object: ObjNum) -> Result<Zap> {
-        Ok(Zap::open(&self.os.dnode(object)?)?)
+        Ok(Zap::open(&self.dnode(object)?)?)
     }
 
     /// The value of a name in a ZAP.

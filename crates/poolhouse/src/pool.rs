@@ -158,11 +158,8 @@ impl Pool {
     /// [`Error::Dataset`]: a property can't be read.
     pub fn follow_cache(&self, dataset: &dsl::Dataset) -> Result<()> {
         let kind = |prop| {
-            let found = self.spa().read(|| dataset.property(prop))?.map(|property| property.value);
-            Ok::<_, dsl::Error>(match found {
-                Some(dsl::Value::Number(number)) => arc::CacheType::of_number(number),
-                Some(dsl::Value::Text(_)) | None => arc::CacheType::All,
-            })
+            let found = self.spa().read(|| dataset.stored_number(prop))?;
+            Ok::<_, dsl::Error>(found.map_or(arc::CacheType::All, arc::CacheType::of_number))
         };
         let policy = arc::Policy { keep: kind(dsl::Prop::Primarycache)?, ahead: kind(dsl::Prop::Prefetch)? };
         self.spa().cache().set_policy(dataset.object().0, policy);

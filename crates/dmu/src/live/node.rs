@@ -2,11 +2,11 @@
 //! group.
 
 use crate::live::LiveObjset;
+use crate::live::clean::Clean;
 use crate::live::dirty::{BlockLocation, Dirty, PackedBlock, SpillBlock};
 use crate::live::header::Header;
 use crate::tree::BlockTree;
 use crate::{Error, Result, Tx};
-use arc_swap::ArcSwapOption;
 use device::{AlignedBuf, Block};
 use ondisk::dnode::DNODE_MIN_SIZE;
 use ondisk::{BlkId, Blkptr, Corrupt, Level, ObjNum, Txg};
@@ -23,12 +23,8 @@ pub(crate) struct LiveDnode {
     pub(crate) os: Arc<LiveObjset>,
     pub(crate) object: ObjNum,
     state: RwLock<State>,
-    /// The synced tree, while there are no changes. Readers of an unchanged object then write no
-    /// shared memory.
-    ///
-    /// Set under the lock of the state. A reader that finds the tree began before any change that
-    /// it does not see.
-    clean: ArcSwapOption<BlockTree>,
+    /// The synced tree, while there are no changes. Set under the lock of the state.
+    clean: Clean<BlockTree>,
     /// Values that the users of the object share, one of each type (`db_user`).
     users: Mutex<Vec<User>>,
 }
@@ -89,9 +85,14 @@ impl State {
 
 impl LiveDnode {
     pub(crate) fn new(os: Arc<LiveObjset>, object: ObjNum, tree: Option<Arc<BlockTree>>) -> Arc<LiveDnode> {
-        let clean = ArcSwapOption::new(tree.clone());
         let state = State { tree, syncing: None, dirty: VecDeque::new(), seq: 0, head: OnceLock::new() };
-        Arc::new(LiveDnode { os, object, state: RwLock::new(state), clean, users: Mutex::default() })
+        Arc::new(LiveDnode {
+            os,
+            object,
+            state: RwLock::new(state),
+            clean: Clean::default(),
+            users: Mutex::default(),
+        })
     }
 
     fn corrupt(&self, source: Corrupt) -> Error {
@@ -104,9 +105,6 @@ impl LiveDnode {
 
     /// The current dnode, over the pointers that were synced last. `None` if the object is free.
     pub(crate) fn head(&self) -> Option<Arc<BlockTree>> {
-        if let Some(tree) = self.clean.load_full() {
-            return Some(tree);
-        }
         let s = self.state.read();
         if s.changes().next().is_none() {
             return s.tree.clone();
@@ -128,7 +126,7 @@ impl LiveDnode {
 
     /// Bytes of a data block.
     pub(crate) fn block_size(&self) -> u64 {
-        if let Some(tree) = &*self.clean.load() {
+        if let Some(tree) = self.clean.get() {
             return tree.phys.datablksz.into();
         }
         let s = self.state.read();
@@ -141,7 +139,7 @@ impl LiveDnode {
 
     /// The largest block number.
     pub(crate) fn max_blkid(&self) -> BlkId {
-        if let Some(tree) = &*self.clean.load() {
+        if let Some(tree) = self.clean.get() {
             return tree.phys.maxblkid;
         }
         let s = self.state.read();
@@ -158,13 +156,17 @@ impl LiveDnode {
     /// The errors of [reading](Error#reading).
     pub(crate) fn block(&self, blkid: BlkId, options: &ReadOptions) -> Result<Option<Block>> {
         if !self.os.has_passes()
-            && let Some(tree) = &*self.clean.load()
+            && let Some(tree) = self.clean.get()
         {
             return tree.block(blkid, options);
         }
         loop {
             let place = self.state.read().find(blkid);
             let BlockSource::BlockTree(tree) = &place else { return self.fetch(blkid, place, options) };
+            if !self.os.has_passes() && self.clean.is_due() {
+                let s = self.state.read();
+                self.clean.begin(s.tree.clone().filter(|_| s.changes().next().is_none()));
+            }
             let is_old = || !matches!(self.state.read().find(blkid), BlockSource::BlockTree(now) if Arc::ptr_eq(&now, tree));
             if let Some(found) = self.os.steadily(|options| tree.block(blkid, options), is_old, options)? {
                 return Ok(found);
@@ -354,10 +356,7 @@ impl LiveDnode {
         );
         if s.dirty.back().is_none_or(|d| d.txg != tx.txg()) {
             let header = s.header();
-            // The store is dear, and the object may have older changes.
-            if self.clean.load().is_some() {
-                self.clean.store(None);
-            }
+            self.clean.clear();
             s.dirty.push_back(Dirty::new(tx.txg(), header));
             tx.count(size_of::<Dirty>() as u64 + DNODE_MIN_SIZE as u64);
             self.os.note_dirty(tx.txg(), self);
@@ -471,7 +470,7 @@ impl LiveDnode {
         s.syncing = None;
         s.head.take();
         if s.dirty.is_empty() {
-            self.clean.store(s.tree.clone());
+            self.clean.set(&s.tree);
         }
     }
 }

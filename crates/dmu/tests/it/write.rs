@@ -413,6 +413,41 @@ fn old_trees_stand() {
     assert_eq!(got, [2; 5000], "a handle sees what is there now");
 }
 
+/// Goal: readers of an object that is read so often that they take no lock see each change, before
+/// its sync and after it. The object has one level of blocks, or two.
+#[test]
+fn changes_show_after_many_reads() {
+    let rig = Rig::new();
+    let os = rig.create(ObjsetKind::Other, 0);
+    for blocks in [1u64, 100] {
+        let spec = NewObject { block_size: 512, ..NewObject::new(FILE) };
+        let dn = os.create_object(&tx(1), &spec).unwrap();
+        (0..blocks).for_each(|n| dn.write_at(&tx(1), n * 512, &[1; 512]).unwrap());
+    }
+    let dnodes: Vec<Dnode> = os.objects(ObjNum(1)).map(Result::unwrap).collect();
+    rig.sync(&os, 1);
+    let shows = |dn: &Dnode, byte: u8| {
+        for _ in 0..40 {
+            let mut got = [0; 512];
+            dn.read_at(0, &mut got).unwrap();
+            assert_eq!(got, [byte; 512]);
+        }
+    };
+    for txg in 2..6u8 {
+        for dn in &dnodes {
+            let blocks = dn.max_blkid().0;
+            shows(dn, txg - 1);
+            dn.write_at(&tx(txg.into()), 0, &[txg; 512]).unwrap();
+            shows(dn, txg);
+            dn.write_at(&tx(txg.into()), (blocks + 1) * 512, &[txg; 512]).unwrap();
+            assert_eq!(dn.max_blkid().0, blocks + 1);
+        }
+        let synced = rig.sync(&os, txg.into());
+        dnodes.iter().for_each(|dn| shows(dn, txg));
+        rig.check(&synced);
+    }
+}
+
 /// Goal: a dnode with three pointers has no space for a spill pointer.
 #[test]
 fn spill_pointers_need_room() {

@@ -357,6 +357,24 @@ impl Dataset {
         Ok(names.cloned().collect())
     }
 
+    /// The number of a property that is not computed, without a look at what the dataset holds. The
+    /// caller knows that such datasets have the property.
+    ///
+    /// `None` if the stored number has no name, or if snapshots don't have the property and this is
+    /// one.
+    ///
+    /// # Errors
+    /// * [Reading](Error#reading): a property ZAP can't be read.
+    pub fn stored_number(&self, prop: Prop) -> Result<Option<u64>> {
+        let desc = prop.desc();
+        if self.is_snapshot() && !desc.is_valid_for(Kind::Snapshot) {
+            return Ok(None);
+        }
+        let number = self.number(prop)?;
+        let is_known = desc.kind != PropKind::Index || desc.index_name(number).is_some();
+        Ok(is_known.then_some(number))
+    }
+
     /// The effective number of a property that has a default.
     fn number(&self, prop: Prop) -> Result<u64> {
         Ok(match self.stored(prop.name(), Some(prop.desc()))? {

@@ -73,6 +73,31 @@ fn create_and_rename() {
     assert_ne!(newer.property(Prop::Compression).unwrap().unwrap().source, dsl::Source::Local);
 }
 
+/// Goal: the numbers of stored properties are those of all properties, set here, inherited or by
+/// default, of file systems and snapshots.
+#[test]
+fn stored_numbers() {
+    let mut w = World::open("single-lz4");
+    let context = Context { kind: Kind::Filesystem, creating: true, max_block: 1 << 20 };
+    let mut task = create(w.name("/new"), Empty);
+    let set = [("recordsize", "16K"), ("primarycache", "metadata"), ("xattr", "on"), ("atime", "off")];
+    task.props = set.iter().map(|(name, value)| setting(name, value, context).unwrap()).collect();
+    w.ok(&mut task);
+    w.ok(&mut create(w.name("/new/child"), Empty));
+    w.ok(&mut snapshot(&[w.name("/new@now")]));
+    let props =
+        [Prop::Recordsize, Prop::Primarycache, Prop::Xattr, Prop::Atime, Prop::Sync, Prop::Aclinherit];
+    for name in ["/new", "/new/child", "/new@now"] {
+        let dataset = w.dsl.dataset(&w.name(name)).unwrap();
+        for prop in props {
+            let number = dataset.property(prop).unwrap().map(|found| found.value);
+            assert_eq!(dataset.stored_number(prop).unwrap().map(Value::Number), number, "{name} {prop:?}");
+        }
+    }
+    let child = w.dsl.dataset(&w.name("/new/child")).unwrap();
+    assert_eq!(child.stored_number(Prop::Recordsize).unwrap(), Some(16 << 10));
+}
+
 /// Goal: limits, quotas and reservations refuse what exceeds them.
 #[test]
 fn limits_and_reservations() {

@@ -7,6 +7,7 @@ use dmu::{NewObject, Objset, Tx};
 use ondisk::mos::DIRECTORY_OBJECT;
 use ondisk::zap::ZapFlags;
 use ondisk::{Corrupt, DmuType, ObjNum, mos};
+use std::sync::Arc;
 
 impl Mos {
     /// Creates the MOS of a new pool: an empty directory in a live object set.
@@ -17,7 +18,7 @@ impl Mos {
         let spec = NewObject::new(DmuType::OBJECT_DIRECTORY);
         let (none, flags) = (Normalization::NONE, ZapFlags::default());
         let dir = Zap::create_claim(&os, tx, ObjNum(DIRECTORY_OBJECT), &spec, none, flags)?;
-        Ok(Self { os, dir })
+        Ok(Self { os, dir, recent: Arc::default() })
     }
 
     /// Creates an empty ZAP.

@@ -1,7 +1,7 @@
 //! How the properties of a dataset steer changes of its files.
 
 use super::{AclInherit, AclMode, Atime};
-use dsl::{Prop, Value};
+use dsl::Prop;
 use parking_lot::RwLock;
 use std::sync::Arc;
 use zil::LogPolicy;
@@ -67,12 +67,8 @@ impl Policy {
     /// # Errors
     /// [`dsl::Error`]: a property can't be read.
     pub fn of(dataset: &dsl::Dataset) -> dsl::Result<Policy> {
-        let number = |prop, otherwise| {
-            Ok::<u64, dsl::Error>(match dataset.property(prop)?.map(|property| property.value) {
-                Some(Value::Number(number)) => number,
-                Some(Value::Text(_)) | None => otherwise,
-            })
-        };
+        let number =
+            |prop, otherwise| Ok::<u64, dsl::Error>(dataset.stored_number(prop)?.unwrap_or(otherwise));
         let record = number(Prop::Recordsize, DEFAULT_RECORD)?.clamp(512, 16 << 20);
         Ok(Policy {
             recordsize: u32::try_from(record).expect("clamped to 16 MiB").next_power_of_two(),
