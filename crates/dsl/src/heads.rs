@@ -429,6 +429,11 @@ impl Heads {
         self.state.lock().live.get(&object).is_some_and(|head| head.os.is_dirty(txg))
     }
 
+    /// Whether a head has unwritten changes.
+    pub fn has_changes(&self, object: u64) -> bool {
+        self.state.lock().live.get(&object).is_some_and(|head| is_dirty(&head.os))
+    }
+
     /// The blocks that a closed, unsynced txg clones into heads.
     ///
     /// Each must gain a reference before the txg frees anything.

@@ -154,6 +154,11 @@ impl Origin {
         Self::at(dataset, of, *bookmark)
     }
 
+    /// When it was made.
+    pub fn txg(&self) -> Txg {
+        Txg(self.mark.creation_txg)
+    }
+
     /// The object of the redaction list that the bookmark has.
     pub fn redaction_list(&self) -> Option<ObjNum> {
         Some(ObjNum(self.mark.redaction_obj)).filter(|object| object.0 != 0)

@@ -44,6 +44,9 @@ pub const OMIT_DIRECTORIES: i32 = 1;
 pub const BLOCKS_VERSION: u32 = 1;
 /// A volume can take all blocks anew ([`BlocksReply::flags`]).
 pub const BLOCKS_WHOLE: u32 = 1;
+/// The files of a volume are those of the snapshot that it has ([`BlocksReply::flags`]):
+/// [`Call::RestoreBlocks`] with the guid of that in the place of a stream gives it a header.
+pub const BLOCKS_SAME: u32 = 2;
 
 /// The name of a volume: up to 31 bytes.
 pub type Name = Text<32>;
@@ -61,7 +64,7 @@ wire_struct! {
     pub struct BlocksReply {
         /// The version of what follows ([`BLOCKS_VERSION`]).
         pub version: u32,
-        /// [`BLOCKS_WHOLE`], or 0.
+        /// [`BLOCKS_WHOLE`] and [`BLOCKS_SAME`].
         pub flags: u32,
         /// The guid of the snapshot that it has, on which a stream may build; 0: it has none.
         pub base: u64,

@@ -14,7 +14,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use dmu::Change;
+use dmu::{Change, Objset};
 use ondisk::{ObjNum, Txg};
 use zpl::{AfsBrief, FileSystem};
 
@@ -89,6 +89,18 @@ pub fn check_changes(old: &FileSystem, new: &FileSystem, since: Txg, sums: Sums)
     changes.collect(since)?;
     changes.check()?;
     Ok(changes.sums(sums))
+}
+
+/// Whether all vnodes are as in an earlier state, a snapshot of this txg. What the file system keeps
+/// for itself may differ.
+///
+/// # Errors
+/// [`Error::FileSystem`]: a block of dnodes can't be read.
+pub fn is_same_since(os: &Objset, since: Txg) -> Result<bool> {
+    // A vnode that is gone had a name, so its directory differs.
+    let is_free = |change| Ok(matches!(change, Change::Free(..)));
+    let mut changes = os.changes_since(since, object(Vnode::ROOT));
+    changes.try_fold(true, |same, change| Ok(same && change.map_err(zpl::Error::Dmu).and_then(is_free)?))
 }
 
 /// The vnode that an object is, and what its directory entries name.

@@ -41,7 +41,7 @@ use super::{HEADER, Head, INCOMPLETE, ITSELF, Partition, header_property, hexade
 use crate::server::header::Stored;
 use crate::server::{Error, Result, chain};
 use crate::types::{Unique, VolumeId, VolumeType};
-use crate::volume::{Sums, check, check_changes};
+use crate::volume::{Sums, check, check_changes, is_same_since};
 
 /// The value of [`INCOMPLETE`] for a volume that has received contents, and whose header is in the
 /// property [`HEADER`].
@@ -65,6 +65,8 @@ pub struct Takes {
     pub base: Option<u64>,
     /// All blocks anew.
     pub whole: bool,
+    /// Its files are those of this snapshot.
+    pub same: bool,
 }
 
 /// Contents that were received, and are not those of the volume yet. Dropping it destroys them.
@@ -208,8 +210,47 @@ impl Partition {
         let all = self.reading(|| dataset.dsl().snapshots())?;
         let plain =
             self.reading(|| Ok(self.pool.dsl().keys().status(dataset.dsl().dir())? == KeyStatus::None))?;
-        let base = all.last().filter(|last| is_base(last)).map(|last| last.phys().guid);
-        Ok(Takes { base, whole: plain && all.iter().all(is_base) })
+        let base = all.last().filter(|last| is_base(last));
+        let same = match base {
+            Some(base) => self.is_same(dataset.dsl(), base)?,
+            None => false,
+        };
+        let base = base.map(|base| base.phys().guid);
+        Ok(Takes { base, whole: plain && all.iter().all(is_base), same })
+    }
+
+    /// Whether the files of a volume, as far as they are on disk and all are, are those of a
+    /// snapshot.
+    fn is_same(&self, dataset: &dsl::Dataset, base: &dsl::Dataset) -> Result<bool> {
+        let live = self.pool.spa().writer().ok_or(poolhouse::Error::ReadOnly)?;
+        if live.dsl().heads().has_changes(dataset.object().0) {
+            return Ok(false);
+        }
+        let os = self.reading(|| dataset.objset())?.ok_or(Error::Malformed)?;
+        Ok(is_same_since(&os, base.phys().creation_txg)?)
+    }
+
+    /// Whether a clone has the files of what an increment would build on.
+    ///
+    /// # Errors
+    /// [`Error::Pool`], [`Error::Format`]: the clone can't be read.
+    pub fn is_same_as(&self, head: Head, id: VolumeId, origin: &Origin) -> Result<bool> {
+        let snapshot = self.snapshot(head, id)?;
+        let os = self.reading(|| snapshot.objset())?.ok_or(Error::Malformed)?;
+        Ok(is_same_since(&os, origin.txg())?)
+    }
+
+    /// Gives a volume another header, while its files are closed.
+    ///
+    /// # Errors
+    /// * [`Error::Busy`], [`Error::Base`]: its files are not those that it received, with this guid.
+    /// * [`Error::Files`]: it can't be written.
+    pub fn keep_blocks(&self, id: VolumeId, base: u64, stored: &Stored) -> Result<()> {
+        let takes = self.takes_blocks(id)?;
+        if takes.base != Some(base) || !takes.same {
+            return Err(Error::Base { volume: id });
+        }
+        stored.write(&self.fs(id)?).map(drop)
     }
 
     /// Receives a stream for a volume, beside its contents. `base`: the guid of what the stream

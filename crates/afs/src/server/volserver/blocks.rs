@@ -10,7 +10,9 @@
 //! 2. The reply has the guid of the last snapshot that the volume got as blocks. If the sender has
 //!    that snapshot, or a bookmark of it, the stream is an increment. Otherwise it is whole, if the
 //!    volume can take that and the dump would be no smaller.
-//! 3. RestoreBlocks has the cookie of Restore, the header of the volume, and the stream.
+//! 3. RestoreBlocks has the cookie of Restore, the header of the volume, and the stream. If the
+//!    clone has no other files than that snapshot, and the volume at the other server neither,
+//!    the guid stands for the stream.
 //!
 //! Both calls need what Restore needs. If anything is refused, the volume at the other server is
 //! as before, and the sender makes a dump.
@@ -38,14 +40,14 @@ use super::data::Incoming;
 use super::forward::{PIECE, REPLY, RESTORE, Sending, Site, code};
 use super::plan::Plan;
 use super::{Outcome, VolumeServer, failed, make};
-use crate::calls::volserver::{BLOCKS_VERSION, BLOCKS_WHOLE, BlocksReply, Call};
+use crate::calls::volserver::{BLOCKS_SAME, BLOCKS_VERSION, BLOCKS_WHOLE, BlocksReply, Call};
 use crate::errors::{errno, rx as rx_code, rxgen, volser};
 use crate::server::header::{Service as State, Stored};
 use crate::server::store::{Blocks, Found, Head};
 use crate::server::volume::Volume;
 use crate::server::{Error, Result, chain};
 use crate::types::{Destination, RestoreCookie, Unique, VolumeId, VolumeType};
-use crate::volume::restored_header;
+use crate::volume::{Sums, restored_header};
 use crate::wire::Wire;
 
 /// Whether volumes travel as blocks between servers of ours.
@@ -61,6 +63,8 @@ pub static AFS_SEND_BLOCKS: Tunable = Tunable::new(
 const ASK: Duration = Duration::from_secs(30);
 /// How long a server without these calls is not asked again.
 const DEAF: Duration = Duration::from_secs(600);
+/// The bytes in the place of a stream: fewer than a stream has.
+const SAME: usize = 8;
 /// Most servers that are remembered.
 const MOST_DEAF: usize = 1024;
 
@@ -71,6 +75,8 @@ pub struct Traffic {
     pub sent: AtomicU64,
     /// Bytes of these streams.
     pub sent_bytes: AtomicU64,
+    /// Volumes that had not changed, so that only the header was sent.
+    pub same: AtomicU64,
     /// Volumes that were received as blocks.
     pub received: AtomicU64,
     /// Bytes of these streams.
@@ -199,15 +205,16 @@ impl VolumeServer {
             0 => None,
             base => partition.origin(head, id, base)?,
         };
-        if origin.is_some() {
-            return Ok(Some(Plan { head, id, base: takes.base, origin }));
+        if let Some(origin) = origin {
+            let same = takes.flags & BLOCKS_SAME != 0 && partition.is_same_as(head, id, &origin)?;
+            return Ok(Some(Plan { head, id, base: takes.base, origin: Some(origin), same }));
         }
         if takes.flags & BLOCKS_WHOLE == 0 {
             return Ok(None);
         }
         // How large an increment would be takes as long as to make it, while the other one waits.
         let is_whole = source.scope.since.0 == 0;
-        Ok(is_whole.then_some(Plan { head, id, base: 0, origin: None }))
+        Ok(is_whole.then_some(Plan { head, id, base: 0, origin: None, same: false }))
     }
 
     /// Sends a clone as blocks. False: the other server has not taken it, and may get a dump.
@@ -221,7 +228,7 @@ impl VolumeServer {
         plan: Plan,
     ) -> Outcome<bool> {
         let (source, lease) = sending;
-        let Plan { head, id, base, origin } = plan;
+        let Plan { head, id, base, origin, same } = plan;
         let partition = &lease.volume.partition;
         let snapshot = partition.snapshot(head, id).map_err(|error| failed(&lease.volume, &error))?;
         let stored = source.open.stored().encode().map_err(|error| failed(&lease.volume, &error))?;
@@ -234,6 +241,9 @@ impl VolumeServer {
         let front = [call.request(), stored].concat();
         let sent = outgoing.write_all(&front).map_err(SendError::Write);
         let sent = sent.and_then(|()| {
+            if same {
+                return outgoing.write_all(&same_bytes(base)).map_err(SendError::Write);
+            }
             let mut parts = BufWriter::with_capacity(PIECE, &mut outgoing);
             send(&snapshot, &options(origin), &mut parts)?;
             parts.flush().map_err(SendError::Write)
@@ -259,8 +269,12 @@ impl VolumeServer {
             Err(error) => return Err(site.code(&error)),
         }
         let increment = origin.is_some();
-        tracing::info!(volume = id.0, %peer, bytes, increment, "the volume is sent as blocks");
+        tracing::info!(volume = id.0, %peer, bytes, increment, same, "the volume is sent as blocks");
         let traffic = &self.core.traffic;
+        if same {
+            traffic.same.fetch_add(1, Ordering::Relaxed);
+            return Ok(true);
+        }
         Traffic::note(&traffic.sent, &traffic.sent_bytes, bytes);
         if let Err(error) = partition.note_sent(head, id) {
             let error = chain(&error);
@@ -280,7 +294,8 @@ impl VolumeServer {
         };
         let takes = lease.volume.partition.takes_blocks(id);
         let takes = takes.map_err(|error| failed(&lease.volume, &error))?;
-        let flags = if takes.whole { BLOCKS_WHOLE } else { 0 };
+        let flag = |is, flag| if is { flag } else { 0 };
+        let flags = flag(takes.whole, BLOCKS_WHOLE) | flag(takes.same, BLOCKS_SAME);
         Ok(BlocksReply { version: BLOCKS_VERSION, flags, base: takes.base.unwrap_or(0) })
     }
 
@@ -311,8 +326,11 @@ impl VolumeServer {
         let received = receive(volume, (id, &own), (kind, cookie), (&mut incoming, length, base));
         incoming.end();
         let (blocks, stored) = received?;
-        let (bytes, is_compared) = (blocks.bytes(), blocks.is_compared);
         let partition = &volume.partition;
+        let Some(blocks) = blocks else {
+            return self.switch(&lease, is_read_only, || partition.keep_blocks(id, base, &stored));
+        };
+        let (bytes, is_compared) = (blocks.bytes(), blocks.is_compared);
         self.switch(&lease, is_read_only, || partition.switch_to_blocks(id, blocks, &stored))?;
         if kind != VolumeType::ReadOnly
             && let Err(error) = partition.drop_bases(id)
@@ -333,6 +351,11 @@ impl VolumeServer {
     }
 }
 
+/// What is sent in the place of a stream if the files are those of the snapshot with this guid.
+fn same_bytes(base: u64) -> [u8; SAME] {
+    base.to_be_bytes()
+}
+
 /// How streams are made.
 fn options(origin: Option<Origin>) -> Options {
     let forms = Forms { large_blocks: true, embedded: true, compressed: true, raw: false };
@@ -340,13 +363,13 @@ fn options(origin: Option<Origin>) -> Options {
 }
 
 /// Receives the header and the stream of a volume, and checks both. Returns what is to take the
-/// place of its contents, and the header.
+/// place of its contents, and the header. `None`: they stay.
 fn receive(
     volume: &Volume,
     (id, own): (VolumeId, &Stored),
     (kind, cookie): (VolumeType, &RestoreCookie),
     (from, length, base): (&mut Incoming<'_>, usize, u64),
-) -> Outcome<(Blocks, Stored)> {
+) -> Outcome<(Option<Blocks>, Stored)> {
     let unusable = |error: &dyn std::error::Error| {
         tracing::error!(volume = id.0, error = chain(error), "the blocks can't be restored");
         volser::VOLSERREAD_DUMPERROR
@@ -354,7 +377,16 @@ fn receive(
     let mut header = vec![0; length];
     from.read_exact(&mut header).map_err(|error| unusable(&error))?;
     let sent = Stored::decode(&header).map_err(|error| unusable(&error))?;
-    let received = volume.partition.receive_blocks(id, &mut *from, Some(base).filter(|base| *base != 0));
+    let mut first = Vec::new();
+    from.take(SAME as u64 + 1).read_to_end(&mut first).map_err(|error| unusable(&error))?;
+    if first == same_bytes(base) && kind == VolumeType::ReadOnly && own.header.kind == kind {
+        let Unique(next) = own.header.next_unique;
+        let (vnodes, greatest_unique) = (own.header.file_count.into(), Unique(next.saturating_sub(1)));
+        let sums = Sums { blocks: own.used, vnodes, greatest_unique };
+        return Ok((None, received_header(volume, (own, &sent), (kind, cookie), &sums)));
+    }
+    let stream = first.chain(&mut *from);
+    let received = volume.partition.receive_blocks(id, stream, Some(base).filter(|base| *base != 0));
     let mut blocks = received.map_err(|error| unusable(&error))?;
     let mut more = [0];
     if !matches!(from.read(&mut more), Ok(0)) {
@@ -365,6 +397,16 @@ fn receive(
         return Err(unusable(&Error::Header { volume: id }));
     }
     let sums = blocks.check().map_err(|error| unusable(&error))?;
+    Ok((Some(blocks), received_header(volume, (own, &sent), (kind, cookie), &sums)))
+}
+
+/// The header of a volume that has received contents with these sums.
+fn received_header(
+    volume: &Volume,
+    (own, sent): (&Stored, &Stored),
+    (kind, cookie): (VolumeType, &RestoreCookie),
+    sums: &Sums,
+) -> Stored {
     let mut dump = sent.header.clone();
     dump.disk_used = u32::try_from(sums.blocks).unwrap_or(u32::MAX);
     dump.file_count = u32::try_from(sums.vnodes).unwrap_or(u32::MAX);
@@ -380,5 +422,5 @@ fn receive(
     stored.header.in_service = own.header.in_service;
     stored.used = sums.blocks;
     (stored.vnode_hints, stored.is_counting) = ([0; 2], false);
-    Ok((blocks, stored))
+    stored
 }

@@ -15,4 +15,6 @@ pub(super) struct Plan {
     pub(super) base: u64,
     /// The same, as this pool has it.
     pub(super) origin: Option<Origin>,
+    /// It has the files of that snapshot, and so has the other server. Only the header is sent.
+    pub(super) same: bool,
 }

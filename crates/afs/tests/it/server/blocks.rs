@@ -254,6 +254,7 @@ fn releases() {
     let base = datasets(&cell.there, '@').pop().unwrap();
     cell.there.pool.as_ref().unwrap().set(&base, "poolhouse:volume-sums", "1 0 1 1 1").unwrap();
     for more in 0..2 {
+        cell.change(0, 200 + more);
         cell.reclone();
         cell.release(1).unwrap();
         cell.check_equal();
@@ -273,6 +274,81 @@ fn releases() {
     let transaction = operator.begin(VOLUME, attach::OFFLINE).unwrap();
     operator.call(Call::DeleteVolume { transaction }).unwrap();
     operator.end(transaction).unwrap();
+}
+
+/// Goal: a release of a volume whose files have not changed sends its header alone, and the next
+/// ones are increments as ever. A site whose own files changed gets what it lost, and one that was
+/// only taken out of service and back does not.
+#[test]
+fn releases_of_nothing() {
+    let cell = Cell::new(3);
+    cell.release(0).unwrap();
+    let same = || cell.here.server().core().traffic.same.load(Ordering::Relaxed);
+    let again = || {
+        cell.reclone();
+        cell.release(1).unwrap();
+        cell.check_equal();
+        (cell.traffic().0, same(), cell.traffic().2)
+    };
+    let reader = cell.there.client(None);
+    for round in 0..6 {
+        let before = reader.status(Fid { volume: CLONE, ..cell.files[0] }).unwrap();
+        assert_eq!(again(), (1, 1 + round, 0));
+        let after = reader.status(Fid { volume: CLONE, ..cell.files[0] }).unwrap();
+        assert_eq!(after.status.data_version, before.status.data_version);
+    }
+    let transaction = cell.here.operator().begin(VOLUME, attach::BUSY).unwrap();
+    let mut info = cell.here.operator().listed(VOLUME).unwrap();
+    (info.quota, info.day_use, info.spare, info.min_quota) = (4_000_000, -1, -1, -1);
+    cell.here.operator().call(Call::SetInfo { transaction, info }).unwrap();
+    cell.here.operator().end(transaction).unwrap();
+    assert_eq!(again(), (1, 7, 0));
+    assert_eq!(cell.there.operator().listed(CLONE).unwrap().quota, 4_000_000);
+    cell.change(0, 10);
+    assert_eq!(again(), (2, 7, 0));
+    assert_eq!(again(), (2, 8, 0));
+    // The access list of a directory, which is no data.
+    cell.client.set_acl(root(VOLUME), "1\n0\nsystem:anyuser 127\n").unwrap();
+    assert_eq!(again(), (3, 8, 0));
+    assert_eq!(again(), (3, 9, 0));
+    write_at(&cell.there, cell.files[1]);
+    assert_eq!(again(), (4, 9, 0));
+    let there = Fid { volume: CLONE, ..cell.files[1] };
+    assert!(reader.fetch(there, 0, FILE as i64).unwrap().0 == text(2, FILE));
+    assert_eq!(again(), (4, 10, 0));
+    // Also after a restart of both.
+    let mut cell = cell;
+    for is_here in [true, false] {
+        let rig = if is_here { &mut cell.here } else { &mut cell.there };
+        rig.stop();
+        rig.open(rig.dir.path().join("d0"));
+        rig.start();
+    }
+    cell.client = cell.here.client(None);
+    let same = || cell.here.server().core().traffic.same.load(Ordering::Relaxed);
+    cell.reclone();
+    cell.release(1).unwrap();
+    cell.check_equal();
+    assert_eq!((cell.traffic().0, same(), cell.traffic().2), (0, 1, 0));
+    cell.there.stop();
+    testpools::judge(cell.there.dir.path(), "cell");
+}
+
+/// Changes a file of a read-only volume: the volume becomes read-write in its header meanwhile.
+fn write_at(rig: &Rig, file: Fid) {
+    let operator = rig.operator();
+    for kind in [0, READ_ONLY] {
+        let transaction = operator.begin(CLONE, attach::OFFLINE).unwrap();
+        let (name, backup) = (Name::new("v.readonly").unwrap(), VolumeId(0));
+        let call = Call::SetIdsTypes { transaction, name, kind, parent: VOLUME, clone: backup, backup };
+        operator.call(call).unwrap();
+        operator.complete(transaction);
+        if kind == 0 {
+            let writer = rig.client(None);
+            writer.store(Fid { volume: CLONE, ..file }, 0, b"other", 5).unwrap();
+            writer.create(root(CLONE), "another").unwrap();
+        }
+    }
 }
 
 /// Goal: a volume that moves travels as blocks, and keeps no snapshot where clients write. At its
@@ -451,21 +527,7 @@ fn dsl_task(bookmark: String) -> Box<dyn poolhouse::dsl::SyncTask + Send> {
 fn a_site_that_changed() {
     let cell = Cell::new(3);
     cell.release(0).unwrap();
-    let operator = cell.there.operator();
-    // The site becomes a read-write volume in the header alone, and a client writes.
-    for kind in [0, READ_ONLY] {
-        let transaction = operator.begin(CLONE, attach::OFFLINE).unwrap();
-        let (name, backup) = (Name::new("v.readonly").unwrap(), VolumeId(0));
-        let call = Call::SetIdsTypes { transaction, name, kind, parent: VOLUME, clone: backup, backup };
-        operator.call(call).unwrap();
-        operator.complete(transaction);
-        if kind == 0 {
-            let writer = cell.there.client(None);
-            let file = Fid { volume: CLONE, ..cell.files[1] };
-            writer.store(file, 0, b"other", 5).unwrap();
-            writer.create(root(CLONE), "another").unwrap();
-        }
-    }
+    write_at(&cell.there, cell.files[1]);
     cell.change(0, 10);
     cell.reclone();
     cell.release(1).unwrap();
@@ -581,6 +643,12 @@ fn streams_that_are_refused() {
         // BEGIN, whose checksum comes later.
         other[header as usize + FROM_GUID..][..8].copy_from_slice(&builds_on.to_le_bytes());
         refused(&call(argument, header), &other);
+    }
+    // The guid of what it has stands for a stream. That of another one does not, nor a part of it.
+    for bytes in
+        [&(base ^ 1).to_be_bytes()[..], &base.to_be_bytes()[..7], &[&base.to_be_bytes()[..], b"x"].concat()]
+    {
+        refused(&call(base, header), &[&stream[..header as usize], bytes].concat());
     }
     assert_eq!(datasets(&cell.there, '@'), snapshots);
     let mut random = 1_u64;
