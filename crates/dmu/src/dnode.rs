@@ -14,7 +14,7 @@ use crate::live::node::LiveDnode;
 use crate::tree::{BlockTree, Blocked};
 use crate::visited::Visited;
 use crate::{Error, Result};
-use device::Block;
+use device::{Block, Sparse};
 use ondisk::dnode::{DnodeFlags, DnodePhys};
 use ondisk::{BlkId, Blkptr, Corrupt, DmuType, Level, ObjNum};
 use std::sync::Arc;
@@ -177,6 +177,16 @@ impl Dnode {
     /// The errors of [reading](Error#reading), for indirect blocks.
     pub fn bp(&self, level: Level, blkid: BlkId) -> Result<Blkptr> {
         self.tree().map_or(Ok(Blkptr::HOLE), |t| t.bp(level, blkid, &self.options))
+    }
+
+    /// Reads an indirect block of a level.
+    pub(crate) fn read_indirect(&self, bp: &Blkptr, level: Level, blkid: BlkId) -> Result<Sparse> {
+        self.head.read_indirect(bp, level, blkid, &self.options)
+    }
+
+    /// The pointer to a block of a level, from the indirect block above it.
+    pub(crate) fn entry(&self, parent: &Sparse, level: Level, blkid: BlkId) -> Result<Blkptr> {
+        self.head.entry(parent, level, blkid)
     }
 
     /// Data block `blkid`. `None` for a hole.

@@ -268,7 +268,7 @@ impl BlockTree {
     }
 
     /// The pointer to block `blkid` of `level`, from the indirect block above it.
-    fn entry(&self, parent: &Sparse, level: Level, blkid: BlkId) -> Result<Blkptr> {
+    pub(crate) fn entry(&self, parent: &Sparse, level: Level, blkid: BlkId) -> Result<Blkptr> {
         let i = (blkid.0 & ((1 << self.phys.epbs()) - 1)) as usize;
         // The part that is not held is zeros: holes that were never written.
         let held = parent.head().get(i << BLKPTR_SHIFT..(i << BLKPTR_SHIFT) + BLKPTR_SIZE);

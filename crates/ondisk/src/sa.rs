@@ -267,8 +267,8 @@ impl SaRegistry {
         r
     }
 
-    /// Whether it has all attributes and layouts of an older registry, with the same numbers. Then a
-    /// bonus that is the same has the same attributes.
+    /// Whether it has all attributes and layouts of an older registry, with the same numbers. Then
+    /// a bonus that is the same has the same attributes.
     pub fn extends(&self, older: &SaRegistry) -> bool {
         let has_all = |mine: &[Option<AttrReg>], all: &[Option<AttrReg>]| {
             all.iter().enumerate().all(|(i, reg)| reg.is_none() || mine.get(i) == Some(reg))

@@ -91,8 +91,8 @@ pub fn check_changes(old: &FileSystem, new: &FileSystem, since: Txg, sums: Sums)
     Ok(changes.sums(sums))
 }
 
-/// Whether all vnodes are as in an earlier state, a snapshot of this txg. What the file system keeps
-/// for itself may differ.
+/// Whether all vnodes are as in an earlier state, a snapshot of this txg. What the file system
+/// keeps for itself may differ.
 ///
 /// # Errors
 /// [`Error::FileSystem`]: a block of dnodes can't be read.

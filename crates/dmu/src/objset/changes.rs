@@ -17,6 +17,7 @@
 use super::Objset;
 use crate::visited::Visited;
 use crate::{DN_MAX_OBJECT, Dnode, Result};
+use device::Sparse;
 use ondisk::dnode::DNODE_SHIFT;
 use ondisk::{BlkId, Level, ObjNum, Txg};
 
@@ -35,8 +36,8 @@ pub struct Changes {
     os: Objset,
     meta: Dnode,
     since: Txg,
-    /// Blocks still to visit, by level: the next one, and the one after the last.
-    todo: Vec<(Level, u64, u64)>,
+    /// Blocks still to visit.
+    todo: Vec<Todo>,
     visited: Visited,
     /// Changes that were found and not yet returned, the last first.
     found: Vec<Change>,
@@ -44,6 +45,16 @@ pub struct Changes {
     free: Option<(u64, u64)>,
     /// All numbers below this one are done.
     next: u64,
+}
+
+/// Blocks of a level, from the next one up to an end.
+#[derive(Debug)]
+struct Todo {
+    level: Level,
+    at: u64,
+    end: u64,
+    /// The block with their pointers. `None`: the dnode has them.
+    parent: Option<Sparse>,
 }
 
 impl Objset {
@@ -54,7 +65,7 @@ impl Objset {
     pub fn changes_since(&self, since: Txg, first: ObjNum) -> Changes {
         let meta = self.meta_dnode();
         let top = Level(meta.nlevels().saturating_sub(1));
-        let todo = vec![(top, 0, meta.phys().blkptrs.len() as u64)];
+        let todo = vec![Todo { level: top, at: 0, end: meta.phys().blkptrs.len() as u64, parent: None }];
         let (os, next) = (self.clone(), first.0.max(1));
         Changes { os, meta, since, todo, visited: Visited::default(), found: Vec::new(), free: None, next }
     }
@@ -102,13 +113,17 @@ impl Changes {
 
     /// Visits one block. False when none is left.
     fn step(&mut self) -> Result<bool> {
-        let Some((level, at, end)) = self.todo.last_mut() else { return Ok(false) };
-        let (level, blkid) = (*level, BlkId(*at));
-        if *at >= *end {
+        let Some(todo) = self.todo.last_mut() else { return Ok(false) };
+        let (level, blkid) = (todo.level, BlkId(todo.at));
+        if todo.at >= todo.end {
             self.todo.pop();
             return Ok(true);
         }
-        *at += 1;
+        todo.at += 1;
+        let pointer = match &todo.parent {
+            Some(parent) => self.meta.entry(parent, level, blkid),
+            None => self.meta.bp(level, blkid),
+        };
         let span = self.span(level);
         let Some(first) = blkid.0.checked_mul(span).filter(|first| *first < DN_MAX_OBJECT) else {
             self.todo.pop();
@@ -118,7 +133,7 @@ impl Changes {
         if last < self.next {
             return Ok(true);
         }
-        let bp = self.meta.bp(level, blkid)?;
+        let bp = pointer?;
         if bp.birth.0 != 0 && bp.birth <= self.since {
             return Ok(true);
         }
@@ -130,7 +145,9 @@ impl Changes {
         if level.0 > 0 {
             let fan = 1u64 << self.meta.phys().epbs();
             let child = blkid.0.saturating_mul(fan);
-            self.todo.push((Level(level.0 - 1), child, child.saturating_add(fan)));
+            let parent = Some(self.meta.read_indirect(&bp, level, blkid)?);
+            let (level, end) = (Level(level.0 - 1), child.saturating_add(fan));
+            self.todo.push(Todo { level, at: child, end, parent });
             return Ok(true);
         }
         let mut free = first;

@@ -243,7 +243,7 @@ impl Partition {
     /// Gives a volume another header, while its files are closed.
     ///
     /// # Errors
-    /// * [`Error::Busy`], [`Error::Base`]: its files are not those that it received, with this guid.
+    /// * [`Error::Base`]: its files are not those that it received, with this guid.
     /// * [`Error::Files`]: it can't be written.
     pub fn keep_blocks(&self, id: VolumeId, base: u64, stored: &Stored) -> Result<()> {
         let takes = self.takes_blocks(id)?;
@@ -296,8 +296,8 @@ impl Partition {
         Ok(Blocks { receiving, fs: FileSystem::open(&os)?, guid, base, sums: None, is_compared: false })
     }
 
-    /// The received snapshot of a volume that is this object, which a clone keeps. `None`: it is not
-    /// known that its vnodes are a tree.
+    /// The received snapshot of a volume that is this object, which a clone keeps. `None`: it is
+    /// not known that its vnodes are a tree.
     fn checked_base(&self, id: VolumeId, object: u64) -> Result<Option<Base>> {
         let (bases, _) = self.bases(Head::of(id))?;
         let Some(base) = bases.into_iter().find(|base| base.object().0 == object) else { return Ok(None) };

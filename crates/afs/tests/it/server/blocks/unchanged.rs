@@ -1,0 +1,61 @@
+//! Releases of volumes that have not changed.
+
+use super::*;
+
+/// Goal: a release of a volume whose files have not changed sends its header alone, and the next
+/// ones are increments as ever. A site whose own files changed gets what it lost, and one that was
+/// only taken out of service and back does not.
+#[test]
+fn releases_of_nothing() {
+    let cell = Cell::new(3);
+    cell.release(0).unwrap();
+    let same = || cell.here.server().core().traffic.same.load(Ordering::Relaxed);
+    let again = || {
+        cell.reclone();
+        cell.release(1).unwrap();
+        cell.check_equal();
+        (cell.traffic().0, same(), cell.traffic().2)
+    };
+    let reader = cell.there.client(None);
+    for round in 0..6 {
+        let before = reader.status(Fid { volume: CLONE, ..cell.files[0] }).unwrap();
+        assert_eq!(again(), (1, 1 + round, 0));
+        let after = reader.status(Fid { volume: CLONE, ..cell.files[0] }).unwrap();
+        assert_eq!(after.status.data_version, before.status.data_version);
+    }
+    let transaction = cell.here.operator().begin(VOLUME, attach::BUSY).unwrap();
+    let mut info = cell.here.operator().listed(VOLUME).unwrap();
+    (info.quota, info.day_use, info.spare, info.min_quota) = (4_000_000, -1, -1, -1);
+    cell.here.operator().call(Call::SetInfo { transaction, info }).unwrap();
+    cell.here.operator().end(transaction).unwrap();
+    assert_eq!(again(), (1, 7, 0));
+    assert_eq!(cell.there.operator().listed(CLONE).unwrap().quota, 4_000_000);
+    cell.change(0, 10);
+    assert_eq!(again(), (2, 7, 0));
+    assert_eq!(again(), (2, 8, 0));
+    // The access list of a directory, which is no data.
+    cell.client.set_acl(root(VOLUME), "1\n0\nsystem:anyuser 127\n").unwrap();
+    assert_eq!(again(), (3, 8, 0));
+    assert_eq!(again(), (3, 9, 0));
+    write_at(&cell.there, cell.files[1]);
+    assert_eq!(again(), (4, 9, 0));
+    let there = Fid { volume: CLONE, ..cell.files[1] };
+    assert!(reader.fetch(there, 0, FILE as i64).unwrap().0 == text(2, FILE));
+    assert_eq!(again(), (4, 10, 0));
+    // Also after a restart of both.
+    let mut cell = cell;
+    for is_here in [true, false] {
+        let rig = if is_here { &mut cell.here } else { &mut cell.there };
+        rig.stop();
+        rig.open(rig.dir.path().join("d0"));
+        rig.start();
+    }
+    cell.client = cell.here.client(None);
+    let same = || cell.here.server().core().traffic.same.load(Ordering::Relaxed);
+    cell.reclone();
+    cell.release(1).unwrap();
+    cell.check_equal();
+    assert_eq!((cell.traffic().0, same(), cell.traffic().2), (0, 1, 0));
+    cell.there.stop();
+    testpools::judge(cell.there.dir.path(), "cell");
+}
