@@ -429,9 +429,10 @@ impl Heads {
         self.state.lock().live.get(&object).is_some_and(|head| head.os.is_dirty(txg))
     }
 
-    /// Whether a head has unwritten changes.
+    /// Whether a head has changes that the MOS does not have yet.
     pub fn has_changes(&self, object: u64) -> bool {
-        self.state.lock().live.get(&object).is_some_and(|head| is_dirty(&head.os))
+        let state = self.state.lock();
+        state.written.contains(&object) || state.live.get(&object).is_some_and(|head| is_dirty(&head.os))
     }
 
     /// The blocks that a closed, unsynced txg clones into heads.

@@ -98,9 +98,12 @@ pub fn check_changes(old: &FileSystem, new: &FileSystem, since: Txg, sums: Sums)
 /// [`Error::FileSystem`]: a block of dnodes can't be read.
 pub fn is_same_since(os: &Objset, since: Txg) -> Result<bool> {
     // A vnode that is gone had a name, so its directory differs.
-    let is_free = |change| Ok(matches!(change, Change::Free(..)));
-    let mut changes = os.changes_since(since, object(Vnode::ROOT));
-    changes.try_fold(true, |same, change| Ok(same && change.map_err(zpl::Error::Dmu).and_then(is_free)?))
+    for change in os.changes_since(since, object(Vnode::ROOT)) {
+        if !matches!(change.map_err(zpl::Error::Dmu)?, Change::Free(..)) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// The vnode that an object is, and what its directory entries name.

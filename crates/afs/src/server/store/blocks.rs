@@ -211,22 +211,26 @@ impl Partition {
         let plain =
             self.reading(|| Ok(self.pool.dsl().keys().status(dataset.dsl().dir())? == KeyStatus::None))?;
         let base = all.last().filter(|last| is_base(last));
-        let same = match base {
-            Some(base) => self.is_same(dataset.dsl(), base)?,
-            None => false,
-        };
+        let same = base.is_some_and(|base| {
+            self.is_same(id, base).unwrap_or_else(|error| {
+                tracing::debug!(volume = id.0, error = chain(&error), "its files can't be compared");
+                false
+            })
+        });
         let base = base.map(|base| base.phys().guid);
         Ok(Takes { base, whole: plain && all.iter().all(is_base), same })
     }
 
-    /// Whether the files of a volume, as far as they are on disk and all are, are those of a
-    /// snapshot.
-    fn is_same(&self, dataset: &dsl::Dataset, base: &dsl::Dataset) -> Result<bool> {
+    /// Whether all files of a volume are on disk, and those of a snapshot.
+    fn is_same(&self, id: VolumeId, base: &dsl::Dataset) -> Result<bool> {
         let live = self.pool.spa().writer().ok_or(poolhouse::Error::ReadOnly)?;
-        if live.dsl().heads().has_changes(dataset.object().0) {
+        let object = self.pool.dataset(&self.name(id))?.dsl().object();
+        if live.dsl().heads().has_changes(object.0) {
             return Ok(false);
         }
-        let os = self.reading(|| dataset.objset())?.ok_or(Error::Malformed)?;
+        // Only now: what was opened before may be of an earlier txg.
+        let dataset = self.pool.dataset(&self.name(id))?;
+        let os = self.reading(|| dataset.dsl().objset())?.ok_or(Error::Malformed)?;
         Ok(is_same_since(&os, base.phys().creation_txg)?)
     }
 
@@ -240,17 +244,23 @@ impl Partition {
         Ok(is_same_since(&os, origin.txg())?)
     }
 
-    /// Gives a volume another header, while its files are closed.
+    /// Gives a volume another header, while its files are closed. It is on disk then.
     ///
     /// # Errors
     /// * [`Error::Base`]: its files are not those that it received, with this guid.
     /// * [`Error::Files`]: it can't be written.
     pub fn keep_blocks(&self, id: VolumeId, base: u64, stored: &Stored) -> Result<()> {
+        let live = self.pool.spa().writer().ok_or(poolhouse::Error::ReadOnly)?;
+        let wait = |txg| live.txgs().wait_synced(txg).map_err(poolhouse::Error::from);
+        // That of the volume that was just closed may be on its way.
+        wait(self.last_header())?;
         let takes = self.takes_blocks(id)?;
         if takes.base != Some(base) || !takes.same {
             return Err(Error::Base { volume: id });
         }
-        stored.write(&self.fs(id)?).map(drop)
+        let txg = stored.write(&self.fs(id)?)?;
+        self.note_closed(txg);
+        Ok(wait(txg)?)
     }
 
     /// Receives a stream for a volume, beside its contents. `base`: the guid of what the stream

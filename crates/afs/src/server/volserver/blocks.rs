@@ -233,8 +233,8 @@ impl VolumeServer {
         let snapshot = partition.snapshot(head, id).map_err(|error| failed(&lease.volume, &error))?;
         let stored = source.open.stored().encode().map_err(|error| failed(&lease.volume, &error))?;
         let header = stored.len() as u32;
-        let cookie = cookie.clone();
-        let call = Call::RestoreBlocks { transaction, version: BLOCKS_VERSION, cookie, base, header };
+        let (version, own) = (BLOCKS_VERSION, cookie.clone());
+        let call = Call::RestoreBlocks { transaction, version, cookie: own, base, header };
         let site = self.reach(sending, to)?;
         let peer = site.peer;
         let mut outgoing = Outgoing { site, bytes: 0, refused: None };
@@ -262,6 +262,14 @@ impl VolumeServer {
             Ok(_) => return Err(rxgen::RXGEN_CC_UNMARSHAL),
             Err(error @ rx::Error::Aborted { .. }) if !lease.has_ended() => {
                 let code = code(&error);
+                if same {
+                    tracing::debug!(volume = id.0, %peer, code, "a header alone is not taken");
+                    return self.send_blocks(
+                        sending,
+                        (to, transaction, cookie),
+                        Plan { same: false, ..plan },
+                    );
+                }
                 tracing::warn!(volume = id.0, %peer, code, "the blocks are not taken: a dump is sent");
                 // A server that ends the call with 0 is away.
                 return if code == rx_code::RX_CALL_DEAD { Err(code) } else { Ok(false) };
@@ -295,7 +303,8 @@ impl VolumeServer {
         let takes = lease.volume.partition.takes_blocks(id);
         let takes = takes.map_err(|error| failed(&lease.volume, &error))?;
         let flag = |is, flag| if is { flag } else { 0 };
-        let flags = flag(takes.whole, BLOCKS_WHOLE) | flag(takes.same, BLOCKS_SAME);
+        let same = takes.same && self.open(&lease)?.stored().header.kind == VolumeType::ReadOnly;
+        let flags = flag(takes.whole, BLOCKS_WHOLE) | flag(same, BLOCKS_SAME);
         Ok(BlocksReply { version: BLOCKS_VERSION, flags, base: takes.base.unwrap_or(0) })
     }
 
@@ -328,7 +337,9 @@ impl VolumeServer {
         let (blocks, stored) = received?;
         let partition = &volume.partition;
         let Some(blocks) = blocks else {
-            return self.switch(&lease, is_read_only, || partition.keep_blocks(id, base, &stored));
+            self.switch(&lease, is_read_only, || partition.keep_blocks(id, base, &stored))?;
+            tracing::info!("the volume keeps its files, and gets a header");
+            return Ok(());
         };
         let (bytes, is_compared) = (blocks.bytes(), blocks.is_compared);
         self.switch(&lease, is_read_only, || partition.switch_to_blocks(id, blocks, &stored))?;

@@ -6,6 +6,7 @@ use crate::server::store::Head;
 use crate::types::VolumeId;
 
 /// A clone that is to be sent as blocks.
+#[derive(Clone, Copy)]
 pub(super) struct Plan {
     /// Its file system.
     pub(super) head: Head,

@@ -59,3 +59,35 @@ fn releases_of_nothing() {
     cell.there.stop();
     testpools::judge(cell.there.dir.path(), "cell");
 }
+
+/// Goal: after the call, a crash keeps the header, also if clients have opened the volume since. A
+/// site that has crashed takes a header alone again, or an increment, and no dump.
+#[test]
+fn crashes() {
+    let mut cell = Cell::new(3);
+    cell.release(0).unwrap();
+    cell.reclone();
+    let operator = cell.there.operator();
+    let transaction = Cell::begin(&operator);
+    cell.send(1, destination(&cell.there), transaction).unwrap();
+    cell.there.client(None).status(Fid { volume: CLONE, ..cell.files[0] }).unwrap();
+    let crashed = cell.there.dir.path().join("crashed");
+    std::fs::copy(cell.there.dir.path().join("d0"), &crashed).unwrap();
+    operator.end(transaction).unwrap();
+    drop(operator);
+    cell.there.stop();
+    cell.there.open(crashed);
+    cell.there.start();
+    let about = |rig: &Rig| {
+        let about = rig.operator().listed(CLONE).unwrap();
+        (about.creation_date, about.update_date)
+    };
+    assert_eq!(about(&cell.here), about(&cell.there));
+    for _ in 0..3 {
+        cell.reclone();
+        cell.release(1).unwrap();
+        cell.check_equal();
+        assert_eq!(about(&cell.here), about(&cell.there));
+    }
+    assert_eq!(cell.traffic().2, 0);
+}
