@@ -244,6 +244,9 @@ check_blocks() {
   [ "$(transfers 2 sent)" = $((sent + 4)) ] || expected "increments of blocks"
   [ $(($(transfers 2 sent_bytes) - bytes)) -lt 1000000 ] || expected "an increment of less than 1 MB"
   [ "$(transfers 3 received)" -ge 4 ] || expected "four volumes received"
+  vos release b
+  [ "$(transfers 2 unchanged)" = 1 ] || expected "a header alone, since nothing changed"
+  [ "$(transfers 2 sent)" = $((sent + 4)) ] || expected "no blocks, since nothing changed"
   vos dump b -file "$work/b.after"
   for server in $ours $second $theirs; do has b.readonly "$server" "$work/b.after"; done
   on 1 vos examine b.readonly -localauth || expected "vos examine b.readonly"

@@ -109,6 +109,8 @@ pub struct AfsServer {
     pub sent: u64,
     /// See [`Self::sent`].
     pub sent_bytes: u64,
+    /// Volumes of which only the header was sent, since their files had not changed.
+    pub unchanged: u64,
     /// Volumes that came as blocks since the start, and their bytes.
     pub received: u64,
     /// See [`Self::received`].

@@ -272,6 +272,7 @@ fn server_json(server: &AfsServer) -> Object {
     for (name, number) in [
         ("sent", server.sent),
         ("sent_bytes", server.sent_bytes),
+        ("unchanged", server.unchanged),
         ("received", server.received),
         ("received_bytes", server.received_bytes),
         ("dumps", server.dumps),
@@ -356,11 +357,11 @@ fn server_text(cx: &mut Cx, server: &AfsServer) {
     };
     line("superusers", &superusers);
     line("clients", &format!("{}, with {} promises", server.clients, server.promises));
-    if server.sent + server.received + server.dumps > 0 {
+    if server.sent + server.unchanged + server.received + server.dumps > 0 {
         let (sent, received) = (numbers::bytes(server.sent_bytes), numbers::bytes(server.received_bytes));
         let text = format!(
-            "{} volumes sent as blocks ({sent}), {} received ({received}), {} sent as dumps",
-            server.sent, server.received, server.dumps
+            "{} volumes sent as blocks ({sent}), {} as a header alone, {} received ({received}), {} sent as dumps",
+            server.sent, server.unchanged, server.received, server.dumps
         );
         line("transfers", &text);
     }

@@ -412,6 +412,12 @@ impl Hosts {
         all
     }
 
+    /// Has each host reset with its next call, also those that have lost their address.
+    pub(super) fn owe_resets(&self) {
+        let by_uuid: Vec<Arc<Host>> = self.by_uuid.lock().values().cloned().collect();
+        by_uuid.iter().chain(&self.all()).for_each(|host| host.owe_reset());
+    }
+
     /// How long ago a host made its last call.
     pub fn idle(&self, host: &Host) -> Duration {
         let now = self.seconds(Instant::now());

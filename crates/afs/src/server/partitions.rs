@@ -68,7 +68,7 @@ impl Core {
         let Ok(Some(kept)) = kept else {
             let partition = partition.id;
             tracing::warn!(%partition, "another server may have served it: all clients are reset");
-            self.hosts.all().iter().for_each(|host| host.owe_reset());
+            self.hosts.owe_resets();
             return Vec::new();
         };
         let mut kept: HashMap<VolumeId, Kept> = kept.into_iter().map(|kept| (kept.id, kept)).collect();

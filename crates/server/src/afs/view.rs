@@ -164,6 +164,7 @@ fn server(running: &Running) -> AfsServer {
         promises: core.callbacks.count() as u64,
         sent: count(&traffic.sent),
         sent_bytes: count(&traffic.sent_bytes),
+        unchanged: count(&traffic.same),
         received: count(&traffic.received),
         received_bytes: count(&traffic.received_bytes),
         dumps: count(&traffic.dumps),

@@ -123,6 +123,22 @@ fn another_client_takes_an_address() {
     assert_eq!(world.hosts.count(), 2);
 }
 
+/// Goal: when all hosts are owed a reset, so is one that has lost its address.
+#[test]
+fn hosts_without_an_address_are_reset() {
+    let world = World::new();
+    let first = world.host(1);
+    world.fake.set(peer(1), Some(2));
+    let second = world.hosts.of(peer(1), EPOCH + 1, true);
+    assert!(second.is_ready() && first.address().is_none());
+    world.hosts.owe_resets();
+    assert!(!second.is_ready());
+    world.fake.events();
+    world.fake.set(peer(3), Some(1));
+    assert!(Arc::ptr_eq(&first, &world.hosts.of(peer(3), EPOCH, true)));
+    assert_eq!(world.fake.events(), [Event::About(peer(3)), Event::Reset(peer(3), true)]);
+}
+
 /// Goal: a client that was started again says who it is, and stays the same host.
 #[test]
 fn a_restarted_client_is_asked_again() {
