@@ -88,6 +88,18 @@ impl FileSystem {
     pub fn afs_briefs(&self, first: ObjNum) -> AfsBriefs {
         AfsBriefs { fs: self.clone(), blocks: self.objset().bonuses(first), block: None, index: 0 }
     }
+
+    /// The facts of a file. `None`: the object is none.
+    ///
+    /// # Errors
+    /// Those of [`FileSystem::node`], but for [`crate::Error::NoFile`], and of
+    /// [`Node::afs_status`].
+    pub fn afs_brief(&self, number: ObjNum) -> Result<Option<AfsBrief>> {
+        match self.node(number) {
+            Err(crate::Error::NoFile { .. }) => Ok(None),
+            node => Ok(Some(node?.afs_brief()?)),
+        }
+    }
 }
 
 impl Iterator for AfsBriefs {

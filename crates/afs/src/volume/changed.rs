@@ -18,7 +18,7 @@ use dmu::{Change, Objset};
 use ondisk::{ObjNum, Txg};
 use zpl::{AfsBrief, FileSystem};
 
-use super::tree::{MOST_VNODES, StoredVnode, Sums, TWO_NAMES, brief_of, identity};
+use super::tree::{MOST_VNODES, StoredVnode, Sums, TWO_NAMES, identity};
 use super::{object, vnode};
 use crate::types::{Unique, Vnode, VnodeType};
 use crate::{Error, Place, Record, Result};
@@ -115,7 +115,7 @@ fn read(fs: &FileSystem, number: ObjNum) -> Result<Option<(Facts, Vec<Vnode>)>> 
 }
 
 fn known(fs: &FileSystem, number: ObjNum) -> Result<Option<(Vnode, Unique, AfsBrief)>> {
-    let Some(brief) = brief_of(fs, number, None)? else { return Ok(None) };
+    let Some(brief) = fs.afs_brief(number)? else { return Ok(None) };
     Ok(identity(number, &brief)?.map(|(vnode, unique)| (vnode, unique, brief)))
 }
 

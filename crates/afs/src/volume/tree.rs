@@ -78,18 +78,6 @@ impl StoredVnode {
     }
 }
 
-/// The facts of a file that was found, perhaps without them. `None`: an object of the file system
-/// itself.
-pub(super) fn brief_of(fs: &FileSystem, number: ObjNum, brief: Option<AfsBrief>) -> Result<Option<AfsBrief>> {
-    if brief.is_some() {
-        return Ok(brief);
-    }
-    match fs.node(number) {
-        Err(zpl::Error::NoFile { .. }) => Ok(None),
-        node => Ok(Some(node?.afs_brief()?)),
-    }
-}
-
 /// The number and uniquifier of a file of a volume that came without a dump. `None`: it was removed
 /// and is not freed yet, so it has no name.
 pub(super) fn identity(number: ObjNum, brief: &AfsBrief) -> Result<Option<(Vnode, Unique)>> {
@@ -163,7 +151,8 @@ impl Tree {
         let mut tree = Self::default();
         for found in fs.afs_briefs(object(Vnode::ROOT)) {
             let (number, brief) = found?;
-            let Some(brief) = brief_of(fs, number, brief)? else { continue };
+            let brief = brief.map_or_else(|| fs.afs_brief(number), |brief| Ok(Some(brief)))?;
+            let Some(brief) = brief else { continue };
             let Some((vnode, unique)) = identity(number, &brief)? else { continue };
             tree.keep(vnode, unique, 0)?;
             tree.stay(fs, vnode, tree.known[&vnode], &brief)?;
@@ -251,7 +240,8 @@ impl Tree {
             if known.is_some_and(|(_, known)| known.kind.is_some()) {
                 continue;
             }
-            let Some(brief) = brief_of(fs, number, brief)? else { continue };
+            let brief = brief.map_or_else(|| fs.afs_brief(number), |brief| Ok(Some(brief)))?;
+            let Some(brief) = brief else { continue };
             if brief.pflags.has(Pflags::XATTR) {
                 let at = known.map_or(0, |(_, known)| known.at);
                 let record = vnode(number).map_or(Record::VolumeHeader, Record::Vnode);
