@@ -3,10 +3,14 @@
 use crate::{Error, Mos, Result};
 use dmu::{Dnode, NewObject, Tx};
 use ondisk::history::HistoryPhys;
-use ondisk::{DmuType, Nvlist, ObjNum, SPA_OLD_MAXBLOCKSIZE, mos};
+use ondisk::{DmuType, Nvlist, ObjNum, mos};
 
 /// Least and most bytes of the ring (`spa_history_create_obj`).
 const RING: std::ops::RangeInclusive<u64> = 128 << 10..=1 << 30;
+
+/// log2 of the bytes of its blocks and of their indirect blocks. Each txg with an event writes the
+/// last of both. OpenZFS has 128 KiB, and takes any size.
+const BLOCK_SHIFT: u8 = 14;
 
 impl Mos {
     /// Creates the history of a new pool, whose normal class has `space` deflated bytes.
@@ -19,7 +23,8 @@ impl Mos {
         let phys_max_off = (space / 1000).clamp(*RING.start(), *RING.end());
         let phys = HistoryPhys { phys_max_off, ..HistoryPhys::default() };
         let spec = NewObject {
-            block_size: SPA_OLD_MAXBLOCKSIZE as u32,
+            block_size: 1 << BLOCK_SHIFT,
+            indblkshift: BLOCK_SHIFT,
             ..NewObject::new(DmuType::SPA_HISTORY).with_bonus(DmuType::SPA_HISTORY_OFFSETS, phys.encode())
         };
         let object = self.objset().create_object(tx, &spec)?.object();
