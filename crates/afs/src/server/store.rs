@@ -57,6 +57,7 @@ use dsl::ops::props::{InheritProp, SetAs, SetProps};
 use dsl::ops::rename::{Rename, RenameSnapshot};
 use dsl::ops::rollback::Rollback;
 use dsl::ops::snapshot::Snapshot;
+use dsl::ops::together::Together;
 use dsl::{LongHold, PropList, Setting, Source, SyncTask, Value};
 use ondisk::Txg;
 use parking_lot::{Mutex, MutexGuard};
@@ -342,8 +343,7 @@ impl Partition {
     /// Runs operations in one transaction group, until one is refused.
     fn run(&self, tasks: Vec<Box<dyn SyncTask + Send>>) -> Result<()> {
         let live = self.pool.spa().writer().ok_or(poolhouse::Error::ReadOnly)?;
-        let list = self.list();
-        list.iter().for_each(|list| _ = list.changes.fetch_add(1, Ordering::AcqRel));
+        self.note_changes();
         Ok(live.run_in_order(tasks).map_err(poolhouse::Error::from)?)
     }
 
@@ -351,9 +351,35 @@ impl Partition {
         format!("{}/{head}@{id}{NEW}", self.dataset)
     }
 
-    fn destroy_snapshot(&self, name: String) -> Result<()> {
+    /// Runs operations in one transaction group, all or none, and in the same one more that may be
+    /// refused. Returns the results of these.
+    fn run_then(
+        &self,
+        tasks: Vec<Box<dyn SyncTask + Send>>,
+        more: Vec<Box<dyn SyncTask + Send>>,
+    ) -> Result<Vec<dsl::Result<()>>> {
+        let live = self.pool.spa().writer().ok_or(poolhouse::Error::ReadOnly)?;
+        self.note_changes();
+        let all = std::iter::once(Box::new(Together { tasks }) as Box<dyn SyncTask + Send>).chain(more);
+        let mut results = live.run_all(all.collect()).map_err(poolhouse::Error::from)?;
+        let rest = results.split_off(1);
+        results.into_iter().collect::<dsl::Result<()>>().map_err(poolhouse::Error::from)?;
+        Ok(rest)
+    }
+
+    /// Notes that the list of volumes may change.
+    fn note_changes(&self) {
+        self.list().iter().for_each(|list| _ = list.changes.fetch_add(1, Ordering::AcqRel));
+    }
+
+    /// The operation that destroys a snapshot.
+    fn end_of(&self, name: String) -> Box<dyn SyncTask + Send> {
         self.others.end(&name);
-        self.run(vec![Box::new(DestroySnapshots { names: vec![name], defer: false })])
+        Box::new(DestroySnapshots { names: vec![name], defer: false })
+    }
+
+    fn destroy_snapshot(&self, name: String) -> Result<()> {
+        self.run(vec![self.end_of(name)])
     }
 
     fn destroy_head(&self, name: String) -> Result<()> {

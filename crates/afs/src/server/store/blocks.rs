@@ -24,7 +24,6 @@
 //! puts the header in place.
 
 use std::io::{Cursor, Read};
-use std::sync::atomic::Ordering;
 
 use dsl::keys::KeyStatus;
 use dsl::ops::bookmark::{CreateBookmarks, DestroyBookmarks};
@@ -65,8 +64,6 @@ pub struct Takes {
     pub base: Option<u64>,
     /// All blocks anew.
     pub whole: bool,
-    /// Its files are those of this snapshot.
-    pub same: bool,
 }
 
 /// Contents that were received, and are not those of the volume yet. Dropping it destroys them.
@@ -211,14 +208,21 @@ impl Partition {
         let plain =
             self.reading(|| Ok(self.pool.dsl().keys().status(dataset.dsl().dir())? == KeyStatus::None))?;
         let base = all.last().filter(|last| is_base(last));
-        let same = base.is_some_and(|base| {
-            self.is_same(id, base).unwrap_or_else(|error| {
-                tracing::debug!(volume = id.0, error = chain(&error), "its files can't be compared");
-                false
-            })
-        });
         let base = base.map(|base| base.phys().guid);
-        Ok(Takes { base, whole: plain && all.iter().all(is_base), same })
+        Ok(Takes { base, whole: plain && all.iter().all(is_base) })
+    }
+
+    /// Whether all files of a volume are on disk, and those that it received last, with this guid.
+    /// False also if they can't be compared.
+    pub fn is_as_received(&self, id: VolumeId, guid: u64) -> bool {
+        let compared = self.bases(Head::of(id)).and_then(|(bases, _)| match bases.last() {
+            Some(base) if base.phys().guid == guid => self.is_same(id, base),
+            _ => Ok(false),
+        });
+        compared.unwrap_or_else(|error| {
+            tracing::debug!(volume = id.0, error = chain(&error), "its files can't be compared");
+            false
+        })
     }
 
     /// Whether all files of a volume are on disk, and those of a snapshot.
@@ -255,7 +259,7 @@ impl Partition {
         // That of the volume that was just closed may be on its way.
         wait(self.last_header())?;
         let takes = self.takes_blocks(id)?;
-        if takes.base != Some(base) || !takes.same {
+        if takes.base != Some(base) || !self.is_as_received(id, base) {
             return Err(Error::Base { volume: id });
         }
         let txg = stored.write(&self.fs(id)?)?;
@@ -354,8 +358,7 @@ impl Partition {
             if !self.mark_takes_blocks(id)? {
                 return Err(Error::Busy { volume: id });
             }
-            let list = self.list();
-            list.iter().for_each(|list| _ = list.changes.fetch_add(1, Ordering::AcqRel));
+            self.note_changes();
             let name = self.name(id);
             let task = Box::new(SetProps { name, props, source: SetAs::Local });
             receiving.finish_with(vec![task]).map_err(poolhouse::Error::from)?;
@@ -380,17 +383,24 @@ impl Partition {
             }
             false => inherit(INCOMPLETE),
         };
-        let mut tasks = vec![mark, inherit(HEADER), inherit(SUMS)];
-        tasks.extend(self.note_sums(id)?);
-        {
-            let _mark = self.lock_mark(Head::of(id));
-            self.run(tasks)?;
-        }
-        self.received.lock().remove(&id);
+        let tasks = vec![mark, inherit(HEADER), inherit(SUMS)];
+        let mut more = Vec::from_iter(self.note_sums(id)?);
+        let (mut bases, _) = self.bases(Head::of(id))?;
         if stored.header.kind == VolumeType::ReadOnly {
-            self.drop_old_bases(id);
-        } else if let Err(error) = self.drop_bases(id) {
-            tracing::warn!(volume = id.0, error = chain(&error), "what was received stays as a snapshot");
+            bases.pop();
+        }
+        more.extend(bases.iter().map(|base| self.end_of(base.name())));
+        let dropped = {
+            let _mark = self.lock_mark(Head::of(id));
+            self.run_then(tasks, more)?
+        };
+        self.received.lock().remove(&id);
+        for error in dropped.into_iter().filter_map(dsl::Result::err) {
+            tracing::warn!(
+                volume = id.0,
+                error = chain(&error),
+                "the snapshots of a release stay as they are"
+            );
         }
         Ok(stored)
     }
