@@ -13,7 +13,8 @@ use crate::{Error, Mos, Result};
 use dmu::Tx;
 use ondisk::feature::Feature;
 use ondisk::version::SPA_VERSION_FEATURES;
-use ondisk::{ObjNum, mos};
+use ondisk::{ObjNum, Txg, mos};
+use std::sync::atomic::Ordering;
 
 /// The feature `enabled_txg`: the pool records when features were enabled.
 const ENABLED_TXG: &str = "com.delphix:enabled_txg";
@@ -76,8 +77,14 @@ impl Mos {
     }
 
     fn feature_sync(&self, tx: &Tx, feature: &Feature, count: u64) -> Result<u64> {
+        self.counted.fetch_max(tx.txg().0, Ordering::AcqRel);
         self.set_word(tx, self.feature_zap(feature)?, feature.guid, count)?;
         Ok(count)
+    }
+
+    /// Whether this MOS has enabled or counted features in `txg`.
+    pub fn has_counted_features(&self, txg: Txg) -> bool {
+        self.counted.load(Ordering::Acquire) >= txg.0
     }
 
     /// Adds a user of a feature (`spa_feature_incr`). Returns the new number of users.

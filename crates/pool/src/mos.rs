@@ -8,6 +8,7 @@ use ondisk::version::SPA_VERSION_RAIDZ_DEFLATE;
 use ondisk::{Corrupt, ObjNum};
 use recent::Recent;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use zio::ReadOptions;
 
 pub use dmu::zap::Value as ZapValue;
@@ -21,6 +22,8 @@ pub struct Mos {
     os: Objset,
     dir: Zap,
     recent: Arc<Recent>,
+    /// The last txg that changed the counts of features.
+    pub(crate) counted: Arc<AtomicU64>,
 }
 
 /// An entry of a ZAP whose keys are names.
@@ -46,7 +49,7 @@ impl Mos {
     /// The errors of [reading](Error#reading), for its directory.
     pub fn open(os: Objset) -> Result<Self> {
         let dir = Zap::open(&os.dnode(ObjNum(DIRECTORY_OBJECT))?)?;
-        Ok(Self { os, dir, recent: Arc::default() })
+        Ok(Self { os, dir, recent: Arc::default(), counted: Arc::default() })
     }
 
     /// The version of the pool, which limits what may be written (`spa_version`).
@@ -67,7 +70,7 @@ impl Mos {
     #[must_use]
     pub fn with_options(&self, options: &ReadOptions) -> Self {
         let (os, dir) = (self.os.with_options(options.clone()), self.dir.with_options(options.clone()));
-        Self { os, dir, recent: Arc::clone(&self.recent) }
+        Self { os, dir, recent: Arc::clone(&self.recent), counted: Arc::clone(&self.counted) }
     }
 
     /// The read options of this handle.

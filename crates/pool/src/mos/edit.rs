@@ -18,7 +18,7 @@ impl Mos {
         let spec = NewObject::new(DmuType::OBJECT_DIRECTORY);
         let (none, flags) = (Normalization::NONE, ZapFlags::default());
         let dir = Zap::create_claim(&os, tx, ObjNum(DIRECTORY_OBJECT), &spec, none, flags)?;
-        Ok(Self { os, dir, recent: Arc::default() })
+        Ok(Self { os, dir, recent: Arc::default(), counted: Arc::default() })
     }
 
     /// Creates an empty ZAP.

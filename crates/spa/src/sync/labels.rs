@@ -37,9 +37,13 @@ pub(crate) fn guid_sum(root: &VdevConfig) -> u64 {
 impl PoolSync {
     /// Makes `root` the pool's state as of `txg`.
     pub(crate) fn commit(&self, txg: Txg, root: &Blkptr) -> Result<(), SyncError> {
-        let features = self.core.sync_mos.features().map_err(|source| SyncError::Metadata { txg, source })?;
+        let mos = &self.core.sync_mos;
+        let features = match mos.has_counted_features(txg) {
+            true => Arc::new(mos.features().map_err(|source| SyncError::Metadata { txg, source })?),
+            false => Arc::clone(&self.core.synced.read().features),
+        };
         let zio = self.core.cache.zio();
-        zio.suspension().set_mode(PoolCore::failmode(&self.core.sync_mos));
+        zio.suspension().set_mode(PoolCore::failmode(mos));
         let mmp = self.core.heart.fields(self.core.multihost(), self.core.uptime());
         zio.flush(txg).map_err(|source| SyncError::Flush { txg, source })?;
         let changed = {
@@ -73,7 +77,7 @@ impl PoolSync {
         let mut synced = self.core.synced.write();
         synced.uberblock = uberblock;
         synced.config = config;
-        synced.features = Arc::new(features);
+        synced.features = features;
         drop(synced);
         self.core.changed_config.lock().committing = None;
         Ok(())
