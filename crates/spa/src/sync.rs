@@ -325,8 +325,9 @@ impl PoolSync {
         }
         // Writing blocks may have to wait for devices; status queries must not wait for that too.
         s.sync_heads(pass).map_err(fail)?;
-        let _config = self.core.datasets.write();
-        if !tasks.is_empty() {
+        let mut config = self.core.datasets.write();
+        let has_tasks = !tasks.is_empty();
+        if has_tasks {
             self.scans.scan.replan();
         }
         let mut again: Vec<Queued> = Vec::new();
@@ -340,6 +341,12 @@ impl PoolSync {
                 Ok(queued) => again.push(queued),
                 Err(ticket) => results.push((ticket, result)),
             }
+        }
+        if has_tasks {
+            // What the operations changed is written in this pass, not in one more.
+            drop(config);
+            s.sync_heads(pass + 1).map_err(fail)?;
+            config = self.core.datasets.write();
         }
         if pass == 1 {
             self.retries.store(!again.is_empty(), Ordering::Relaxed);
@@ -355,7 +362,9 @@ impl PoolSync {
             self.to_free.store(to_free, Ordering::Relaxed);
         }
         let events = s.finish().map_err(fail)?;
-        self.core.log_events(tx, &events)
+        let logged = self.core.log_events(tx, &events);
+        drop(config);
+        logged
     }
 
     /// The blocks that a log references, when it is destroyed with its dataset: it will not be

@@ -53,6 +53,8 @@ pub(super) struct State {
     pub(super) dirty: [BTreeSet<MetaslabKey>; TXG_SIZE],
     /// Metaslabs with changes in the syncing txg, or with deferred frees.
     pub(super) pending: BTreeSet<MetaslabKey>,
+    /// Metaslabs whose maps the last txg with changes wrote after its first pass.
+    pub(super) late: BTreeSet<MetaslabKey>,
     /// The vdevs of an imported pool, if logs hold some of its changes.
     pub(super) logged: Option<Vec<TopVdev>>,
     /// The metaslabs with such changes.
@@ -85,6 +87,7 @@ impl State {
             view: None,
             dirty: Default::default(),
             pending: BTreeSet::new(),
+            late: BTreeSet::new(),
             logged: None,
             to_fold: BTreeSet::new(),
             bad_frees: 0,
@@ -193,7 +196,8 @@ impl State {
         for group in self.groups.iter_mut().filter(|group| group.vdev == vdev) {
             *group = Group::new(NO_VDEV, group.class, group.data_disks, true);
         }
-        for places in self.dirty.iter_mut().chain([&mut self.pending, &mut self.to_fold, &mut self.resting]) {
+        let Self { pending, late, to_fold, resting, .. } = self;
+        for places in self.dirty.iter_mut().chain([pending, late, to_fold, resting]) {
             places.retain(|(v, _)| *v != vdev);
         }
     }

@@ -7,6 +7,10 @@
 //!
 //! The passes end for two reasons. From the second pass on, blocks that were born in this txg are
 //! rewritten in place if they still fit. And each pass appends less than the one before.
+//!
+//! A map that a later pass writes for the first time costs two more passes: its old block goes to
+//! the list of blocks to free in the next txg, and then that list is written. So the first pass
+//! also rewrites the maps that the last txg wrote late. The MOS stays in its metaslabs for long.
 
 use super::Allocator;
 use super::state::{Changes, MetaslabKey, State};
@@ -16,6 +20,9 @@ use crate::{Mos, Result};
 use dmu::{NewObject, Tx};
 use ondisk::spacemap::{MapType, SpaceMapPhys};
 use ondisk::{DmuType, ObjNum, mos};
+
+/// Most maps that a first pass rewrites because the last txg wrote them late.
+const MOST_TOUCHED: usize = 16;
 
 /// A metaslab's map, and how to write it.
 struct Target {
@@ -39,11 +46,18 @@ impl Allocator {
     pub fn sync(&self, tx: &Tx, mos: &Mos, pass: u32) -> Result<bool> {
         let writing = Pass::new(mos, tx, pass)?;
         let folded = pass == 1 && self.fold_logs(tx, mos)?;
-        let jobs = {
+        let (jobs, touched) = {
             let mut state = self.state.lock();
             let changes = state.take(tx.txg());
-            changes.into_iter().map(|c| (state.target(c.place), c)).collect::<Vec<_>>()
+            let jobs: Vec<_> = changes.into_iter().map(|c| (state.target(c.place), c)).collect();
+            let touched = state.note_late(&jobs, pass);
+            (jobs, touched)
         };
+        for target in touched {
+            if let Some(object) = target.object {
+                SpaceMap::open(mos, object, target.start, target.size, target.shift)?.touch(tx)?;
+            }
+        }
         let noted = self.sync_side(&writing, mos)?;
         let any = folded || noted || !jobs.is_empty();
         for (target, changes) in jobs {
@@ -103,6 +117,19 @@ impl Allocator {
 }
 
 impl State {
+    /// Notes the metaslabs whose maps this pass writes, if it is a later one. Returns what the first
+    /// pass is to rewrite for those that the last txg wrote late.
+    fn note_late(&mut self, jobs: &[(Target, Changes)], pass: u32) -> Vec<Target> {
+        let written = jobs.iter().map(|(_, changes)| changes.place);
+        if pass > 1 {
+            self.late.extend(written);
+            return Vec::new();
+        }
+        let mut late = std::mem::take(&mut self.late);
+        written.for_each(|place| _ = late.remove(&place));
+        late.into_iter().take(MOST_TOUCHED).map(|place| self.target(place)).collect()
+    }
+
     fn target(&self, (vdev, id): MetaslabKey) -> Target {
         let v = &self.vdevs[&vdev];
         let ms = &v.metaslabs[id as usize];

@@ -6,7 +6,7 @@ use crate::range::RangeSet;
 use crate::{Error, Mos, Result};
 use dmu::{NewObject, Tx};
 use ondisk::spacemap::{EntryEncoder, MapType, SPACE_MAP_HISTOGRAM_SIZE, SpaceMapPhys};
-use ondisk::{Corrupt, DmuType, ObjNum};
+use ondisk::{BlkId, Corrupt, DmuType, ObjNum};
 
 /// Bytes of a block of a metaslab's map (`zfs_metaslab_sm_blksz_no_log`).
 pub const METASLAB_BLOCK_SIZE: u32 = 1 << 14;
@@ -160,6 +160,18 @@ impl SpaceMap {
         self.phys.object = self.object().0;
         self.dnode.set_bonus(tx, DmuType::SPACE_MAP_HEADER, &self.phys.encode())?;
         Ok(())
+    }
+
+    /// Has this pass write the header and the block that the next entries go to, unchanged.
+    ///
+    /// # Errors
+    /// The errors of [changing](Error#changing).
+    pub(crate) fn touch(&mut self, tx: &Tx) -> Result<()> {
+        let (length, block) = (self.phys.length, self.dnode.block_size());
+        if !length.is_multiple_of(block) {
+            self.dnode.modify_block(tx, BlkId(length / block), |_| {})?;
+        }
+        self.store(tx)
     }
 
     /// True if a rewritten map would be so much smaller that a rewrite pays

@@ -174,6 +174,25 @@ fn judge(dir: &Path, pool: &str) {
     }
 }
 
+/// Goal: once the allocator stays in its metaslabs, a transaction group with few changes takes two
+/// passes: the maps that the second one writes were rewritten in the first.
+#[test]
+fn two_passes() {
+    for name in POOLS {
+        let Some(f) = testkit::find(name) else { continue };
+        let copy = f.copy();
+        let w = Writing::open(copy.images());
+        let passes: Vec<u32> = (w.o.txg + 1..w.o.txg + 13)
+            .map(|txg| {
+                w.group(txg, |mos, tx| {
+                    mos.set_dir_words(tx, "tmp", &[txg]).unwrap();
+                })
+            })
+            .collect();
+        assert!(passes[4..].iter().filter(|passes| **passes == 2).count() >= 6, "{name}: {passes:?}");
+    }
+}
+
 /// Goal: transaction groups converge in few passes and leave consistent pools, also after a second
 /// import.
 ///
