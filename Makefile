@@ -1,6 +1,6 @@
 # `make demo` and `make test` are enough to try Poolhouse. The other targets are for contributors;
 # see docs/internals/testing.md.
-.PHONY: demo check pages test flaky fixtures oracle bench bench-peers bench-afs fuzz crash soak judge suites clients zts afs demo-afs install lint book
+.PHONY: demo check pages test flaky fixtures oracle bench bench-peers bench-afs fuzz crash soak soak-afs judge suites clients zts afs demo-afs install lint book
 
 # Opens a bundled pool, mounts it and shows what to try next. Ctrl-C cleans up.
 demo:
@@ -83,6 +83,13 @@ SOAK_MINUTES ?= 30
 soak:
 	@scripts/needs.sh rust cc
 	cargo run --release -q -p poolhouse-sim --example soak -- $(SOAK_MINUTES) $(SEED)
+
+# Runs a cell of three servers, ours and OpenAFS's, under seeded steps and kills of ours for
+# SOAK_MINUTES, and compares all volumes with a model; needs root and Debian's packages of OpenAFS. With
+# AFS=--daemon, the daemon serves. scripts/soak-afs.sh explains STEPS and ZDB.
+soak-afs:
+	@scripts/needs.sh rust cc python3
+	@scripts/soak-afs.sh $(AFS) $(SOAK_MINUTES) $(SEED)
 
 # Makes pools of every shape with the commands and through a mount, and checks them with zdb. KERNEL
 # names a command that gets the images of a pool, to check it with OpenZFS's kernel module.

@@ -31,10 +31,12 @@ cd "$(dirname "$0")/.."
 . scripts/afs/crash.sh
 # shellcheck source=scripts/afs/adopt.sh
 . scripts/afs/adopt.sh
+# shellcheck source=scripts/afs/soak.sh
+. scripts/afs/soak.sh
 
 quick=(probes verbs verbs-same mixed blocks dumps afsio tree git archives model many names quota big
   writers dead-client restart crash adopt pool)
-long=(model-long sparse pjdfstest fsx stress crash-long kafs)
+long=(model-long sparse pjdfstest fsx stress crash-long soak kafs)
 
 checks=("${quick[@]}") daemon=''
 while [[ ${1:-} == --* ]]; do

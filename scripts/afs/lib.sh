@@ -61,7 +61,8 @@ start_ours() { # HOST [PROGRAM]
   local h=$1 fifo=$work/h$1.in
   mkdir -p "$work/$h"
   printf '#!/bin/sh\nexec %s "$@"\n' "${2:-$AFS_SERVER}" >"$work/$h/ours" && chmod +x "$work/$h/ours" || return
-  [ -p "$fifo" ] || mkfifo -m 600 "$fifo"
+  # A new one each time: what a killed server leaves behind reads the old one, and must see its end.
+  rm -f "$fifo" && mkfifo -m 600 "$fifo" || return
   # The server ends with its standard input, which this process keeps open.
   sleep infinity >"$fifo" &
   echo $! >"$work/h$h.writer"
@@ -134,13 +135,13 @@ set_up() { # HOST...
     on 1 vos remove -id empty -localauth >/dev/null || exit 1
 }
 
-# Builds the load client, from Debian's libraries of OpenAFS.
-build_load() { # PROGRAM
+# Builds the load client, or another client, from Debian's libraries of OpenAFS.
+build_load() { # PROGRAM [SOURCE]
   local libs=/usr/lib multi
   command -v gcc >/dev/null || { echo gcc; return 1; }
   multi=$libs/$(gcc -print-multiarch)
   [ -f $libs/libafscp.a ] || { echo libopenafs-dev; return 1; }
-  gcc -O2 -w -o "$1" scripts/afs/bench.c -Wl,--start-group $libs/{libafscp,libafsauthent,libafsrpc}.a \
+  gcc -O2 -w -o "$1" "${2:-scripts/afs/bench.c}" -Wl,--start-group $libs/{libafscp,libafsauthent,libafsrpc}.a \
     $libs/afs/{libafsint,libvldb}.a $libs/{libopr,libafsrfc3961}.a $libs/afs/{libcmd,libafscom_err}.a \
     -Wl,--end-group -lpthread -lresolv -lcrypt "$multi"/{libhcrypto.so.5,libroken.so.19,libkrb5.so.26} \
     >&2 || { echo "a load client: gcc failed"; return 1; }
