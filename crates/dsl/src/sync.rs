@@ -415,8 +415,12 @@ impl<'a> Syncing<'a> {
         Ok(&mut book.phys)
     }
 
-    /// Writes the changed directories and datasets to the MOS.
-    pub(crate) fn flush(&mut self) -> Result<()> {
+    /// Writes the changed directories and datasets to the MOS. Without that, readers see a part of
+    /// what the operations did.
+    ///
+    /// # Errors
+    /// * [Writing](Error#writing): a directory or dataset can't be written.
+    pub fn flush(&mut self) -> Result<()> {
         let mos = self.mos();
         self.bonuses.flush(mos, self.tx)
     }

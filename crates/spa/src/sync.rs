@@ -58,6 +58,8 @@ pub static FREE_BUDGET: Tunable = Tunable::new(
     Unit::Count,
     "most blocks of destroyed datasets that one transaction group frees",
 );
+/// Most of them in the txg that destroys the first one.
+const FIRST_FREES: u64 = 1000;
 /// `obsolete_counts`: the list of obsolete blocks counts as one of its users.
 const OBSOLETE_COUNTS: &str = "com.delphix:obsolete_counts";
 
@@ -326,6 +328,7 @@ impl PoolSync {
         // Writing blocks may have to wait for devices; status queries must not wait for that too.
         s.sync_heads(pass).map_err(fail)?;
         let mut config = self.core.datasets.write();
+        let owed = pass == 1 && s.has_to_free().map_err(fail)?;
         let has_tasks = !tasks.is_empty();
         if has_tasks {
             self.scans.scan.replan();
@@ -343,7 +346,9 @@ impl PoolSync {
             }
         }
         if has_tasks {
-            // What the operations changed is written in this pass, not in one more.
+            // What the operations changed is written in this pass, not in one more. Readers that
+            // come meanwhile see whole operations.
+            s.flush().map_err(fail)?;
             drop(config);
             s.sync_heads(pass + 1).map_err(fail)?;
             config = self.core.datasets.write();
@@ -355,7 +360,9 @@ impl PoolSync {
         }
         let mut to_free = false;
         if pass == 1 && s.has_to_free().map_err(fail)? {
-            let freed = s.free_destroyed(FREE_BUDGET.get().max(1)).map_err(fail)?;
+            // The callers of the operations wait for this txg.
+            let most = if owed { u64::MAX } else { FIRST_FREES };
+            let freed = s.free_destroyed(FREE_BUDGET.get().clamp(1, most)).map_err(fail)?;
             to_free = freed > 0 && s.has_to_free().map_err(fail)?;
         }
         if pass == 1 {

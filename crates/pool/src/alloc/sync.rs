@@ -10,7 +10,7 @@
 //!
 //! A map that a later pass writes for the first time costs two more passes: its old block goes to
 //! the list of blocks to free in the next txg, and then that list is written. So the first pass
-//! also rewrites the maps that the last txg wrote late. The MOS stays in its metaslabs for long.
+//! also rewrites the maps that the last txg wrote late: the MOS stays in its metaslabs for long.
 
 use super::Allocator;
 use super::state::{Changes, MetaslabKey, State};
@@ -54,9 +54,8 @@ impl Allocator {
             (jobs, touched)
         };
         for target in touched {
-            if let Some(object) = target.object {
-                SpaceMap::open(mos, object, target.start, target.size, target.shift)?.touch(tx)?;
-            }
+            // It changes nothing. If the map can't be read, what appends to it reports that.
+            let _ = target.touch(tx, mos);
         }
         let noted = self.sync_side(&writing, mos)?;
         let any = folded || noted || !jobs.is_empty();
@@ -116,15 +115,26 @@ impl Allocator {
     }
 }
 
+impl Target {
+    /// Has the pass write the end of its map, unchanged.
+    fn touch(&self, tx: &Tx, mos: &Mos) -> Result<()> {
+        let Some(object) = self.object else { return Ok(()) };
+        SpaceMap::open(mos, object, self.start, self.size, self.shift)?.touch(tx)
+    }
+}
+
 impl State {
-    /// Notes the metaslabs whose maps this pass writes, if it is a later one. Returns what the first
-    /// pass is to rewrite for those that the last txg wrote late.
+    /// Notes the metaslabs that this pass allocated from, if it is a later one. Returns what the
+    /// first pass is to rewrite for those that the last txg wrote late.
+    ///
+    /// Frees are of no use here: the next txg frees elsewhere.
     fn note_late(&mut self, jobs: &[(Target, Changes)], pass: u32) -> Vec<Target> {
-        let written = jobs.iter().map(|(_, changes)| changes.place);
         if pass > 1 {
-            self.late.extend(written);
+            let allocated = jobs.iter().filter(|(_, changes)| !changes.allocs.is_empty());
+            self.late.extend(allocated.map(|(_, changes)| changes.place));
             return Vec::new();
         }
+        let written = jobs.iter().map(|(_, changes)| changes.place);
         let mut late = std::mem::take(&mut self.late);
         written.for_each(|place| _ = late.remove(&place));
         late.into_iter().take(MOST_TOUCHED).map(|place| self.target(place)).collect()
