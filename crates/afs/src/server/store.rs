@@ -57,7 +57,6 @@ use dsl::ops::props::{InheritProp, SetAs, SetProps};
 use dsl::ops::rename::{Rename, RenameSnapshot};
 use dsl::ops::rollback::Rollback;
 use dsl::ops::snapshot::Snapshot;
-use dsl::ops::together::Together;
 use dsl::{LongHold, PropList, Setting, Source, SyncTask, Value};
 use ondisk::Txg;
 use parking_lot::{Mutex, MutexGuard};
@@ -349,22 +348,6 @@ impl Partition {
 
     fn new_name(&self, head: Head, id: VolumeId) -> String {
         format!("{}/{head}@{id}{NEW}", self.dataset)
-    }
-
-    /// Runs operations in one transaction group, all or none, and in the same one more that may be
-    /// refused. Returns the results of these.
-    fn run_then(
-        &self,
-        tasks: Vec<Box<dyn SyncTask + Send>>,
-        more: Vec<Box<dyn SyncTask + Send>>,
-    ) -> Result<Vec<dsl::Result<()>>> {
-        let live = self.pool.spa().writer().ok_or(poolhouse::Error::ReadOnly)?;
-        self.note_changes();
-        let all = std::iter::once(Box::new(Together { tasks }) as Box<dyn SyncTask + Send>).chain(more);
-        let mut results = live.run_all(all.collect()).map_err(poolhouse::Error::from)?;
-        let rest = results.split_off(1);
-        results.into_iter().collect::<dsl::Result<()>>().map_err(poolhouse::Error::from)?;
-        Ok(rest)
     }
 
     /// Notes that the list of volumes may change.

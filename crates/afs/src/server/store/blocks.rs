@@ -383,26 +383,30 @@ impl Partition {
             }
             false => inherit(INCOMPLETE),
         };
-        let tasks = vec![mark, inherit(HEADER), inherit(SUMS)];
-        let mut more = Vec::from_iter(self.note_sums(id)?);
+        let mut tasks = vec![mark, inherit(HEADER), inherit(SUMS)];
+        tasks.extend(self.note_sums(id)?);
         let (mut bases, _) = self.bases(Head::of(id))?;
         if stored.header.kind == VolumeType::ReadOnly {
             bases.pop();
         }
-        more.extend(bases.iter().map(|base| self.end_of(base.name())));
-        let dropped = {
+        {
             let _mark = self.lock_mark(Head::of(id));
-            self.run_then(tasks, more)?
-        };
-        self.received.lock().remove(&id);
-        for error in dropped.into_iter().filter_map(dsl::Result::err) {
-            tracing::warn!(
-                volume = id.0,
-                error = chain(&error),
-                "the snapshots of a release stay as they are"
-            );
+            tasks.extend(bases.iter().map(|base| self.end_of(base.name())));
+            if let Err(error) = self.run(tasks) {
+                // The first one makes the volume complete. The others keep space, and nothing else.
+                if self.is_marked_received(id)? {
+                    return Err(error);
+                }
+                tracing::warn!(volume = id.0, error = chain(&error), "old snapshots of a release stay");
+            }
         }
+        self.received.lock().remove(&id);
         Ok(stored)
+    }
+
+    fn is_marked_received(&self, id: VolumeId) -> Result<bool> {
+        let dataset = self.pool.dataset(&self.name(id))?;
+        Ok(self.reading(|| mark_of(dataset.dsl()))? == RECEIVED)
     }
 
     /// Moves the sums of what a volume received to the snapshot that has it.

@@ -303,8 +303,8 @@ impl VolumeServer {
         let partition = &lease.volume.partition;
         let takes = partition.takes_blocks(id).map_err(|error| failed(&lease.volume, &error))?;
         let flag = |is, flag| if is { flag } else { 0 };
-        let has_same_type = self.open(&lease)?.stored().header.kind == VolumeType::ReadOnly;
-        let same = has_same_type && takes.base.is_some_and(|base| partition.is_as_received(id, base));
+        let same = takes.base.is_some_and(|base| partition.is_as_received(id, base))
+            && self.open(&lease)?.stored().header.kind == VolumeType::ReadOnly;
         let flags = flag(takes.whole, BLOCKS_WHOLE) | flag(same, BLOCKS_SAME);
         Ok(BlocksReply { version: BLOCKS_VERSION, flags, base: takes.base.unwrap_or(0) })
     }
