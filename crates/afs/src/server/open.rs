@@ -132,9 +132,12 @@ impl Open {
     /// Changes the header in memory. [`Self::flush`] writes it.
     pub fn change_header(&self, change: impl FnOnce(&mut Stored)) {
         let mut head = self.head.lock();
-        let bound = head.stored.header.next_unique;
+        let before = head.stored.clone();
         change(&mut head.stored);
-        head.stored.header.next_unique = bound;
+        head.stored.header.next_unique = before.header.next_unique;
+        if head.stored == before {
+            return;
+        }
         self.creation_date.store(head.stored.header.creation_date.0, Ordering::Relaxed);
         self.owner.store(head.stored.header.owner.0, Ordering::Relaxed);
         drop(head);

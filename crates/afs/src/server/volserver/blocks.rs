@@ -36,7 +36,7 @@ use poolhouse::stream::{Forms, Options, Origin, SendError, send};
 use rx::Call as RxCall;
 use zpl::AFS_HEADER_MAX;
 
-use super::data::Incoming;
+use super::data::{Incoming, as_told};
 use super::forward::{PIECE, REPLY, RESTORE, Sending, Site, code};
 use super::plan::Plan;
 use super::{Outcome, VolumeServer, failed, make};
@@ -423,12 +423,9 @@ fn received_header(
     dump.disk_used = u32::try_from(sums.blocks).unwrap_or(u32::MAX);
     dump.file_count = u32::try_from(sums.vnodes).unwrap_or(u32::MAX);
     dump.next_unique = dump.next_unique.max(Unique(sums.greatest_unique.0.saturating_add(1)));
-    let mut header = own.header.clone();
-    header.name = cookie.name.as_bytes().to_vec();
-    (header.kind, header.parent, header.clone) = (kind, cookie.parent, cookie.clone);
     // The versions of data are stored as at the sender, and clients see them as there.
     let (version_base, crashes) = (sent.version_base, volume.partition.crashes());
-    let header = restored_header(&header, &dump);
+    let header = restored_header(&as_told(&own.header, (kind, cookie)), &dump);
     let mut stored = Stored { header, version_base, crashes, ..own.clone() };
     // The flags stay as they are: `vos` sets them when all is done.
     stored.header.in_service = own.header.in_service;

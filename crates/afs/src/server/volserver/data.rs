@@ -8,7 +8,7 @@ use rx::Call as RxCall;
 use super::forward::{CHECK, Source};
 use super::transactions::Lease;
 use super::{Outcome, VolumeServer, failed};
-use crate::dump::Reader;
+use crate::dump::{Reader, VolumeHeader};
 use crate::errors::{errno, volser};
 use crate::server::header::Service as State;
 use crate::server::header::Stored;
@@ -17,6 +17,7 @@ use crate::server::volume::Volume;
 use crate::server::{Result, chain};
 use crate::types::{Date, RestoreCookie, VolumeId, VolumeType};
 use crate::volume::{restore, restored_header};
+use crate::volume_name::VolumeName;
 
 /// The data of a call as a stream.
 pub(super) struct Incoming<'a> {
@@ -157,6 +158,18 @@ impl VolumeServer {
     }
 }
 
+/// The header of a volume that is restored: it becomes what the cookie says.
+///
+/// `vos` restores a read-only volume under the name of its read-write volume, and then gives it its
+/// own. One that has that already keeps it, so that nothing changes then.
+pub(super) fn as_told(own: &VolumeHeader, (kind, cookie): (VolumeType, &RestoreCookie)) -> VolumeHeader {
+    let base = VolumeName::new(cookie.name.as_bytes());
+    let later = base.filter(|_| kind == VolumeType::ReadOnly).and_then(|name| name.with_type(kind));
+    let has_it = own.kind == kind && later.is_some_and(|name| name.as_str().as_bytes() == own.name);
+    let name = if has_it { own.name.clone() } else { cookie.name.as_bytes().to_vec() };
+    VolumeHeader { name, kind, parent: cookie.parent, clone: cookie.clone, ..own.clone() }
+}
+
 /// Restores a dump into the hidden clone of a volume.
 fn restore_hidden(
     volume: &Volume,
@@ -169,11 +182,7 @@ fn restore_hidden(
         volser::VOLSERREAD_DUMPERROR
     };
     let fs = volume.partition.hidden_fs(id).map_err(|error| failed(volume, &error))?;
-    let mut header = own.header.clone();
-    header.name = cookie.name.as_bytes().to_vec();
-    header.kind = kind;
-    header.parent = cookie.parent;
-    header.clone = cookie.clone;
+    let header = as_told(&own.header, (kind, cookie));
     let restored = restore(&fs, &mut Reader::new(&mut *from), own.version_base, |restored| {
         restored_header(&header, &restored.volume)
     });

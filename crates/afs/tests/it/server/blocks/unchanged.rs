@@ -66,6 +66,30 @@ fn releases_of_nothing() {
     testpools::judge(cell.there.dir.path(), "cell");
 }
 
+/// Goal: what `vos` does after a release of nothing costs no transaction group. It restores under
+/// the name of the read-write volume, and then sets the name that the volume has.
+#[test]
+fn few_groups() {
+    let cell = Cell::new(1);
+    cell.release(0).unwrap();
+    cell.reclone();
+    let (own, there) = (cell.here.operator(), cell.there.operator());
+    let (transaction, to_transaction) = (own.begin(CLONE, attach::BUSY).unwrap(), Cell::begin(&there));
+    let (since, to) = (Date(1), destination(&cell.there));
+    let cookie = RestoreCookie { name: Chars::new(b"v"), ..cookie() };
+    own.call(Call::Forward { transaction, since, to, to_transaction, cookie }).unwrap();
+    own.end(transaction).unwrap();
+    let synced = || cell.there.pool.as_ref().unwrap().spa().writer().unwrap().txgs().synced();
+    let before = synced();
+    let (name, clone) = (Name::new("v.readonly").unwrap(), VolumeId(0));
+    let (transaction, kind, backup) = (to_transaction, READ_ONLY, clone);
+    there.call(Call::SetIdsTypes { transaction, name, kind, parent: VOLUME, clone, backup }).unwrap();
+    there.complete(transaction);
+    assert_eq!(synced(), before);
+    cell.check_equal();
+    assert_eq!(cell.here.server().core().traffic.same.load(Ordering::Relaxed), 1);
+}
+
 /// Goal: after the call, a crash keeps the header, also if clients have opened the volume since. A
 /// site that has crashed takes a header alone again, or an increment, and no dump.
 #[test]
