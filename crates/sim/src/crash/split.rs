@@ -156,9 +156,9 @@ impl Split {
         let config = live.config();
         live.export().map_err(|e| format!("{name} cannot be exported: {}", chain(&e)))?;
         let root = config.vdev_tree.as_ref().expect("a pool has a tree");
-        match healthy {
-            true => Ok(leaves(root).iter().filter_map(|leaf| file_name(leaf)).collect()),
-            false => Err(format!("{name} lacks a device")),
-        }
+        // A path may still be the one from before the crash, so their order means nothing.
+        let mut names: Vec<_> = leaves(root).iter().filter_map(|leaf| file_name(leaf)).collect();
+        names.sort();
+        if healthy { Ok(names) } else { Err(format!("{name} lacks a device")) }
     }
 }
