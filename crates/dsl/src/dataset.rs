@@ -11,6 +11,7 @@ use ondisk::objset::ObjsetKind;
 use ondisk::{Corrupt, DmuType, ObjNum, mos};
 use pool::ZapValue;
 use std::sync::{Arc, OnceLock};
+use zio::ReadOptions;
 
 const WHAT: &str = "DSL dataset";
 /// Object of a file system's master node (`MASTER_NODE_OBJ`).
@@ -200,6 +201,25 @@ impl Dataset {
             Some(Objset::open(cache, self.0.object.0, &self.0.phys.bp, mos.options().clone())?)
         };
         Ok(self.0.objset.get_or_init(|| os).clone())
+    }
+
+    /// The object set as of the last txg that was synced, read with `options`. `None`: it has no
+    /// contents.
+    ///
+    /// A head that is open for writing goes on, and its later txgs free blocks that this object set
+    /// refers to. So a reader opens it anew every few seconds.
+    ///
+    /// # Errors
+    /// Those of [`Dataset::objset`].
+    pub fn synced_objset(&self, options: ReadOptions) -> Result<Option<Objset>> {
+        // The handle's block pointer may be of a much earlier txg.
+        let phys = self.dsl().dataset_phys(self.0.object)?;
+        if phys.bp.is_hole() {
+            return Ok(None);
+        }
+        self.dsl().keys().admit(self)?;
+        let cache = self.dsl().mos().objset().cache().clone();
+        Ok(Some(Objset::open(cache, self.0.object.0, &phys.bp, options)?))
     }
 
     /// The object set, open for changes.

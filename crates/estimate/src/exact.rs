@@ -3,11 +3,11 @@
 use crate::dedup::{Saving, Table};
 use crate::directory::Names;
 use crate::metadata::{Dnodes, First, Shape};
+use crate::origin::{File, Origin, Other, Visitor};
 use crate::pointers::{PER_BLOCK, Pointers};
 use crate::report::Measured;
 use crate::rule::Space;
 use crate::unit::{self, Job, Unit, Work, block_size, blocks};
-use crate::walk::{File, Other, Roots, Visitor};
 use crate::{Deadline, Failures, Options};
 use ondisk::CompressKind;
 use std::io;
@@ -102,11 +102,11 @@ impl<'a> Pass<'a> {
     }
 
     /// Reads the units that wait. False if the time ended.
-    fn flush(&mut self, roots: &Roots) -> bool {
+    fn flush(&mut self, origin: &dyn Origin) -> bool {
         let jobs = std::mem::take(&mut self.jobs);
         let keep = self.table.as_ref().map(Table::most);
         let work = Work { measure: self.measure, keep: keep.as_deref() };
-        let units = unit::read_all(roots, &jobs, self.options, work, self.deadline);
+        let units = unit::read_all(origin, &jobs, self.options, work, self.deadline);
         for (job, unit) in jobs.iter().zip(units) {
             match unit {
                 None => {
@@ -115,7 +115,7 @@ impl<'a> Pass<'a> {
                 }
                 Some(Err(e)) if !self.failed => {
                     self.failed = true;
-                    self.failures.push((roots.path(job.file.root, &job.file.path), e));
+                    self.failures.push((origin.path(job.file.root, &job.file.path), e));
                 }
                 Some(Err(_)) => {}
                 Some(Ok(unit)) => self.count(job, unit),
@@ -212,14 +212,14 @@ impl Column {
 }
 
 impl Visitor for Pass<'_> {
-    fn file(&mut self, roots: &Roots, file: File) -> bool {
+    fn file(&mut self, origin: &dyn Origin, file: File) -> bool {
         let (file, unit) = (Arc::new(file), self.options.unit());
         let mut offset = 0;
         while offset < file.size {
             let last = file.size - offset <= unit;
             self.jobs.push(Job { file: file.clone(), offset, last });
             offset += unit;
-            if self.jobs.len() >= BATCH && !self.flush(roots) {
+            if self.jobs.len() >= BATCH && !self.flush(origin) {
                 return false;
             }
         }
@@ -245,7 +245,9 @@ impl Visitor for Pass<'_> {
         }
     }
 
-    fn end(&mut self, roots: &Roots) {
-        self.flush(roots);
+    fn end(&mut self, origin: &dyn Origin) -> bool {
+        let done = self.flush(origin);
+        self.columns.iter_mut().for_each(|column| column.dnodes.end());
+        done
     }
 }

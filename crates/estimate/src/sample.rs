@@ -2,11 +2,11 @@
 
 use crate::directory::Names;
 use crate::metadata::{Dnodes, First, Shape};
+use crate::origin::{File, Origin, Other, Visitor};
 use crate::pointers::{Noise, Pointers};
 use crate::report::Measured;
 use crate::rule::Space;
 use crate::unit::{self, Cell, Job, Unit, Work, block_size, blocks};
-use crate::walk::{File, Other, Roots, Visitor};
 use crate::{Deadline, Error, Options, Result};
 use ondisk::CompressKind;
 use std::cmp::Reverse;
@@ -126,15 +126,13 @@ impl<'a> Survey<'a> {
     /// Reads the drawn units.
     ///
     /// # Errors
-    /// * [`Error::Directory`]: one of the directories can't be opened.
     /// * [`Error::Time`]: the time ended before the smallest sample was read.
     pub(crate) fn sample(
         mut self,
-        roots: &[PathBuf],
+        origin: &dyn Origin,
         options: &Options,
         deadline: Deadline,
     ) -> Result<Sample> {
-        let roots = Roots::open(roots)?;
         self.drawn.truncate(self.allowed());
         let mut columns = vec![Sums::default(); options.records.len() * options.compressors.len()];
         let (mut draws, mut read, mut failures) = (0, 0, Vec::new());
@@ -142,11 +140,11 @@ impl<'a> Survey<'a> {
             let (jobs, times) = distinct(batch);
             let work = Work { measure: true, keep: None };
             for ((job, times), unit) in
-                jobs.iter().zip(times).zip(unit::read_all(&roots, &jobs, options, work, deadline))
+                jobs.iter().zip(times).zip(unit::read_all(origin, &jobs, options, work, deadline))
             {
                 match unit {
                     None => {}
-                    Some(Err(e)) => failures.push((roots.path(job.file.root, &job.file.path), e)),
+                    Some(Err(e)) => failures.push((origin.path(job.file.root, &job.file.path), e)),
                     Some(Ok(unit)) => {
                         draws += times;
                         read += unit.read;
@@ -239,16 +237,17 @@ fn whole(size: u64, len: u64, record: u64, sector: u64) -> Space {
 
 /// The units of some draws, and how often each was drawn.
 fn distinct(batch: &[Option<(Arc<File>, u64)>]) -> (Vec<Job>, Vec<u64>) {
-    let (mut jobs, mut times, mut known) = (Vec::new(), Vec::new(), HashMap::new());
+    let (mut units, mut known) = (Vec::new(), HashMap::new());
     for (file, offset) in batch.iter().flatten() {
         let at = *known.entry((Arc::as_ptr(file), *offset)).or_insert_with(|| {
-            jobs.push(Job { file: file.clone(), offset: *offset, last: false });
-            times.push(0);
-            jobs.len() - 1
+            units.push((Job { file: file.clone(), offset: *offset, last: false }, 0));
+            units.len() - 1
         });
-        times[at] += 1;
+        units[at].1 += 1;
     }
-    (jobs, times)
+    // Some origins open one tree after the other.
+    units.sort_by_key(|(job, _)| job.file.root);
+    units.into_iter().unzip()
 }
 
 /// What a unit takes, as shares of its weight.
@@ -298,7 +297,7 @@ fn student(d: f64) -> f64 {
 }
 
 impl Visitor for Survey<'_> {
-    fn file(&mut self, _: &Roots, file: File) -> bool {
+    fn file(&mut self, _: &dyn Origin, file: File) -> bool {
         let sector = self.options.sector();
         for known in &mut self.records {
             let (size, record) = (file.size, known.record);
@@ -333,7 +332,10 @@ impl Visitor for Survey<'_> {
         self.dnodes.other(file, kind);
     }
 
-    fn end(&mut self, _: &Roots) {}
+    fn end(&mut self, _: &dyn Origin) -> bool {
+        self.dnodes.end();
+        true
+    }
 }
 
 #[cfg(test)]

@@ -51,7 +51,8 @@ fn proportional() {
     };
     let mut survey = Survey::new(&options);
     let mut failures = crate::Failures::default();
-    crate::walk::walk(&[dir.path().to_owned()], &options, &mut survey, &mut failures).unwrap();
+    let roots = crate::walk::Roots::open(&[dir.path().to_owned()], false).unwrap();
+    roots.walk(&mut survey, &mut failures);
     let weights: Vec<f64> = sizes.iter().map(|size| size.next_multiple_of(512) as f64).collect();
     assert_eq!(survey.weight as f64, weights.iter().sum::<f64>());
     let mut drawn = vec![0.0; sizes.len()];
