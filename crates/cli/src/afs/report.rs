@@ -126,8 +126,10 @@ fn read(args: &[String]) -> Result<Asked, Stop> {
             }
             Found::Is(option, arg) => {
                 estimate.take(option, &arg).map_err(wrong)?;
-                if !matches!(option, Opt::Short('H' | 'j' | 'p')) {
-                    needs = Some(g.word());
+                match option {
+                    Opt::Short('H' | 'j' | 'p') => {}
+                    Opt::Short(letter) => needs = Some(format!("-{letter}")),
+                    Opt::Named(name) => needs = Some(format!("--{name}")),
                 }
             }
             Found::Invalid(_) => return Err(invalid(&g)),
