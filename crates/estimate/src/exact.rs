@@ -10,8 +10,6 @@ use crate::rule::Space;
 use crate::unit::{self, Job, Unit, Work, block_size, blocks};
 use crate::{Deadline, Failures, Options};
 use ondisk::CompressKind;
-use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Units that are read before their results are counted.
@@ -31,7 +29,7 @@ pub(crate) struct Pass<'a> {
     columns: Vec<Column>,
     /// The file whose units are being counted can't be read.
     failed: bool,
-    failures: Vec<(PathBuf, io::Error)>,
+    failures: Failures,
     scratch: Vec<u8>,
 }
 
@@ -85,7 +83,7 @@ impl<'a> Pass<'a> {
             })
         });
         let columns = if measure { columns.collect() } else { Vec::new() };
-        let (jobs, failures) = (Vec::new(), Vec::new());
+        let (jobs, failures) = (Vec::new(), Failures::default());
         Pass {
             options,
             measure,
@@ -115,7 +113,7 @@ impl<'a> Pass<'a> {
                 }
                 Some(Err(e)) if !self.failed => {
                     self.failed = true;
-                    self.failures.push((origin.path(job.file.root, &job.file.path), e));
+                    self.failures.add(&origin.path(job.file.root, &job.file.path), e);
                 }
                 Some(Err(_)) => {}
                 Some(Ok(unit)) => self.count(job, unit),
@@ -163,9 +161,7 @@ impl<'a> Pass<'a> {
         if self.late {
             return Err(self.read);
         }
-        for (path, error) in self.failures {
-            failures.add(&path, error);
-        }
+        failures.append(self.failures);
         let savings = self.table.map(|table| table.savings(self.options.compressors.len()));
         let measured = self.columns.into_iter().map(Column::measured).collect();
         Ok(Whole { measured, savings, read: self.read })

@@ -19,7 +19,7 @@ use std::sync::Arc;
 const DRAWS_MAX: usize = 1 << 14;
 /// Fewest draws. Even a small limit on reading allows them.
 pub(crate) const DRAWS_MIN: usize = 8;
-/// Draws whose units are read together.
+/// Most draws whose units are read together.
 const BATCH: usize = 256;
 
 /// The first walk: it counts, and draws units.
@@ -136,16 +136,17 @@ impl<'a> Survey<'a> {
         self.drawn.truncate(self.allowed());
         let mut columns = vec![Sums::default(); options.records.len() * options.compressors.len()];
         let (mut draws, mut read, mut failures) = (0, 0, Vec::new());
-        for batch in self.drawn.chunks(BATCH) {
+        for batch in batches(&self.drawn) {
             let (jobs, times) = distinct(batch);
             let work = Work { measure: true, keep: None };
-            for ((job, times), unit) in
-                jobs.iter().zip(times).zip(unit::read_all(origin, &jobs, options, work, deadline))
-            {
+            let units = unit::read_all(origin, &jobs, options, work, deadline);
+            // The units of a batch are read in the order of the trees. Those that were read before
+            // the deadline are no sample of all.
+            let Some(units) = units.into_iter().collect::<Option<Vec<_>>>() else { break };
+            for ((job, times), unit) in jobs.iter().zip(times).zip(units) {
                 match unit {
-                    None => {}
-                    Some(Err(e)) => failures.push((origin.path(job.file.root, &job.file.path), e)),
-                    Some(Ok(unit)) => {
+                    Err(e) => failures.push((origin.path(job.file.root, &job.file.path), e)),
+                    Ok(unit) => {
                         draws += times;
                         read += unit.read;
                         self.count(job, &unit, times as f64, &mut columns);
@@ -233,6 +234,18 @@ fn whole(size: u64, len: u64, record: u64, sector: u64) -> Space {
     let block = block_size(size, record);
     let count = blocks(len, block);
     Space { asize: count * block.next_multiple_of(sector), psize: count * block, logical: count * block }
+}
+
+/// Cuts draws into batches. The first is the smallest sample, and each further one is as long as
+/// all before it, up to [`BATCH`]. So an end of the time loses no more than half of what was read.
+fn batches<T>(mut drawn: &[T]) -> impl Iterator<Item = &[T]> {
+    let mut before = 0;
+    std::iter::from_fn(move || {
+        let len = before.clamp(DRAWS_MIN, BATCH).min(drawn.len());
+        let (batch, rest) = drawn.split_at(len);
+        (drawn, before) = (rest, before + len);
+        (len > 0).then_some(batch)
+    })
 }
 
 /// The units of some draws, and how often each was drawn.

@@ -4,7 +4,8 @@
 //! Each file system is walked from its root. A caller may read it while others change it, and it
 //! may be damaged. So a file is read only if its generation is the one that the walk found. A
 //! directory that was entered is not entered again, and paths have a greatest length. So the walk
-//! ends even if directories contain each other.
+//! ends even if directories contain each other. The directories that wait to be entered have a
+//! limit of memory: further ones are reported.
 
 use crate::Failures;
 use crate::directory::Names;
@@ -16,8 +17,11 @@ use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Longest path below a root in bytes.
-const PATH_MAX: usize = 1 << 16;
+/// Longest path of a directory below a root in bytes, as that of a system call. Each draw of a
+/// sample and each unit to read keeps a path.
+const PATH_MAX: usize = 1 << 12;
+/// Most memory of directories that were found and not entered yet, in bytes.
+const TODO_MAX: usize = 64 << 20;
 
 /// Types of files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -123,9 +127,16 @@ struct Walk<'a> {
     done: &'a mut Walked,
     /// Directories to read.
     todo: Vec<(Node, PathBuf)>,
+    /// The memory of these.
+    todo_bytes: usize,
     /// Directories that were found, and files with several names.
     known: HashSet<u64>,
     ended: bool,
+}
+
+/// The memory of a directory that waits to be entered.
+fn memory(path: &Path) -> usize {
+    size_of::<(Node, PathBuf)>() + path.as_os_str().len()
 }
 
 fn described(root: usize, path: PathBuf, node: &Node) -> File {
@@ -154,9 +165,11 @@ impl Origin for All<'_> {
                 }
             };
             let (todo, known) = (vec![(root, PathBuf::new())], HashSet::from([root.number]));
-            let (done, ended) = (&mut done, false);
-            let mut walk = Walk { all: self, system, visitor, failures, done, todo, known, ended };
+            let (done, ended, todo_bytes) = (&mut done, false, memory(Path::new("")));
+            let mut walk =
+                Walk { all: self, system, visitor, failures, done, todo, todo_bytes, known, ended };
             while let Some((folder, path)) = walk.todo.pop() {
+                walk.todo_bytes -= memory(&path);
                 walk.enter(&folder, path);
                 if walk.ended {
                     break;
@@ -226,17 +239,36 @@ impl Walk<'_> {
         }
     }
 
+    /// Adds a directory to those that are to be entered.
+    ///
+    /// # Errors
+    /// Why it is left out.
+    fn enqueue(&mut self, node: Node, path: &Path) -> Result<(), &'static str> {
+        let bytes = memory(path);
+        if path.as_os_str().len() > PATH_MAX {
+            return Err("its path has more than 4096 bytes: it is left out");
+        }
+        if self.known.contains(&node.number) {
+            return Err("the directory has another name already");
+        }
+        if self.known.len() >= LINKED_MAX || self.todo_bytes + bytes > TODO_MAX {
+            return Err("too many directories: it is left out");
+        }
+        self.known.insert(node.number);
+        self.todo_bytes += bytes;
+        self.todo.push((node, path.to_owned()));
+        Ok(())
+    }
+
     fn entry(&mut self, path: PathBuf, number: u64) {
         let node = match self.all.0.node(self.system, number) {
             Ok(node) => node,
             Err(e) => return self.fail(&path, e),
         };
         if node.kind == Kind::Directory {
-            let is_bounded = self.known.len() < LINKED_MAX && path.as_os_str().len() <= PATH_MAX;
-            return match is_bounded {
-                true if self.known.insert(number) => self.todo.push((node, path)),
-                true => self.fail(&path, io::Error::other("the directory has another name already")),
-                false => self.fail(&path, io::Error::other("too many directories, or too long a path")),
+            return match self.enqueue(node, &path) {
+                Ok(()) => {}
+                Err(why) => self.fail(&path, io::Error::other(why)),
             };
         }
         // A file that is not remembered counts with each name.

@@ -71,3 +71,13 @@ fn proportional() {
     assert!(squares < 100.0, "chi squared is {squares} for 59 degrees of freedom");
     assert!((0.48..0.52).contains(&(offsets / DRAWS_MAX as f64)), "{offsets}");
 }
+
+/// Goal: the first batch of draws is the smallest sample, and batches double up to a limit. None is
+/// left out.
+#[test]
+fn batch_sizes() {
+    let sizes = |n: usize| batches(&vec![0; n]).map(<[i32]>::len).collect::<Vec<_>>();
+    assert_eq!(sizes(700), [8, 8, 16, 32, 64, 128, 256, 188]);
+    assert_eq!(sizes(5), [5]);
+    assert!(sizes(0).is_empty());
+}

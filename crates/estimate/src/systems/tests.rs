@@ -7,6 +7,8 @@ use crate::{Compressor, Options, estimate_file_systems};
 use codec::compress::ZstdLevel;
 use ondisk::CompressKind;
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 /// A file: its contents, or the names of a directory.
 #[derive(Clone)]
@@ -135,4 +137,97 @@ fn sums() {
             |all: &[&[(u64, Made)]]| estimate_file_systems(&Memory::new(all), &options).unwrap().rows[0].size;
         assert_eq!(size(&[files, files, files]), 3 * size(&[files]), "{sample:?}");
     }
+}
+
+/// Two file systems with a large file each: zeros, and noise. A read becomes slow after some.
+struct Slow {
+    fast: usize,
+    reads: AtomicUsize,
+    time: Duration,
+}
+
+impl FileSystems for Slow {
+    fn count(&self) -> usize {
+        2
+    }
+
+    fn name(&self, system: usize) -> PathBuf {
+        format!("system-{system}").into()
+    }
+
+    fn root(&self, system: usize) -> io::Result<Node> {
+        self.node(system, 1)
+    }
+
+    fn node(&self, _: usize, number: u64) -> io::Result<Node> {
+        let (kind, size) = if number == 1 { (Kind::Directory, 3) } else { (Kind::Regular, LARGE) };
+        let (links, mode, times) = (1, 0o100_644, [[0; 2]; 2]);
+        Ok(Node { number, generation: 7, kind, size, sparse: false, links, mode, uid: 0, gid: 0, times })
+    }
+
+    fn list(&self, _: usize, _: u64, each: &mut dyn FnMut(&[u8], u64)) -> io::Result<()> {
+        each(b"file", 2);
+        Ok(())
+    }
+
+    fn read(
+        &self,
+        system: usize,
+        _: Wanted,
+        data: &mut [u8],
+        found: &mut dyn FnMut(Range<usize>),
+    ) -> io::Result<()> {
+        if self.reads.fetch_add(1, Ordering::SeqCst) >= self.fast {
+            std::thread::sleep(self.time);
+        }
+        if system == 1 {
+            let mut x = 0x9e37_79b9_7f4a_7c15u64;
+            for word in data.chunks_exact_mut(8) {
+                x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                word.copy_from_slice(&(x ^ x >> 29).to_le_bytes());
+            }
+        }
+        found(0..data.len());
+        Ok(())
+    }
+}
+
+const LARGE: u64 = 1 << 36;
+
+/// Goal: when the time ends, the sample has only draws of batches that were read whole. So it has
+/// not more of the first file systems, which are read first.
+#[test]
+fn late() {
+    let time = Duration::from_secs(4);
+    // Of the fourth batch, so few are read that none is of the second file system.
+    let slow = Slow { fast: 64 + 6, reads: AtomicUsize::new(0), time };
+    let lz4 = Compressor { name: "lz4".into(), kind: CompressKind::Lz4, level: ZstdLevel::DEFAULT };
+    let (records, compressors) = (vec![128 << 10], vec![lz4]);
+    let (sample, time, threads) = (Some(1 << 30), Some(time), 1);
+    let options = Options { records, compressors, sample, time, threads, ..options() };
+    let report = estimate_file_systems(&slow, &options).unwrap();
+    assert_eq!((report.draws, report.read), (64, 64 << 17));
+    let row = &report.rows[0];
+    assert!(row.size.abs_diff(LARGE + row.metadata) <= row.error, "{row:?}");
+}
+
+/// Goal: directories with long paths take a bounded amount of memory until they are entered. Those
+/// beyond, and those with too long a path, are reported and left out.
+#[test]
+fn many_long_paths() {
+    let name = |first: u64, len: usize| -> &'static str { format!("{first:0len$}").leak() };
+    let folder = |names: Vec<(&'static str, u64)>| Made::Folder(names);
+    let depth = PATH_MAX as u64 / 256 - 1;
+    let mut files: Vec<(u64, Made)> = (1..=depth).map(|n| (n, folder(vec![(name(n, 255), n + 1)]))).collect();
+    let most = TODO_MAX as u64 / (256 * depth);
+    let below = (1..=most).map(|n| (name(n, 200), 1000 + n));
+    files.push((depth + 1, folder(below.chain([(name(0, 255 * 2), 999)]).collect())));
+    files.extend((0..=most).map(|n| (999 + n, folder(Vec::new()))));
+    let report = estimate_file_systems(&Memory::new(&[&files]), &options()).unwrap();
+    let (found, failures) = (report.walked.directories, &report.failures);
+    assert_eq!(found + failures.count, depth + 2 + most);
+    let memory = (found - depth - 1) * (255 * depth + 200);
+    assert!(failures.count > most / 20 && memory <= TODO_MAX as u64, "{found} {}", failures.count);
+    let why = |at: usize| failures.first[at].1.to_string();
+    assert!(why(0).contains("4096 bytes") && why(1).contains("too many directories"), "{failures:?}");
 }
