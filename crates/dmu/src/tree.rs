@@ -229,7 +229,7 @@ impl BlockTree {
                 refs.keep(index, hand);
             }
         };
-        let note = |came| self.note(blkid, came);
+        let note = |came| self.note(blkid, came, options);
         let ask = ReadHooks { keep: Some(&keep), told: Some(&note) };
         let block = self.home.cache.read_asking(&bp, &self.bookmark(Level(0), blkid), ask, options)?;
         self.check_size(block.len(), blkid)?;
@@ -427,16 +427,19 @@ impl BlockTree {
         if bp.is_hole() {
             return Ok(None);
         }
-        let note = |came| self.note(blkid, came);
+        let note = |came| self.note(blkid, came, options);
         let ask = ReadHooks { told: Some(&note), ..ReadHooks::default() };
         let block = self.home.cache.read_asking(&bp, &self.bookmark(Level(0), blkid), ask, options)?;
         self.check_size(block.len(), blkid)?;
         Ok(Some(block))
     }
 
-    /// Notes how a read got a data block.
-    fn note(&self, blkid: BlkId, came: BlockOrigin) {
-        zfetch::note(self, blkid.0, came);
+    /// Notes how a read got a data block, unless the read yields to foreground I/O: what is read
+    /// ahead does not yield.
+    fn note(&self, blkid: BlkId, came: BlockOrigin, options: &ReadOptions) {
+        if !options.request.is_paced() {
+            zfetch::note(self, blkid.0, came);
+        }
     }
 
     /// A tree of its own with the same pointers, for prefetch.
@@ -457,7 +460,7 @@ impl BlockTree {
         if bp.is_hole() {
             return Ok(None);
         }
-        let note = |came| self.note(blkid, came);
+        let note = |came| self.note(blkid, came, options);
         let ask = ReadHooks { told: Some(&note), ..ReadHooks::default() };
         let block = self.home.cache.read_sparse_asking(&bp, &self.bookmark(Level(0), blkid), ask, options)?;
         self.check_size(block.len(), blkid)?;
