@@ -455,7 +455,7 @@ impl Open {
         let seat = daemon.visits.enter(again, parsed.pool(), who).map_err(Refusal::Api)?;
         let imported = daemon.pools.pool_of(name).map_err(Refusal::Api)?;
         if opening.beside {
-            let (beside, total) = Beside::open(&imported, opening)?;
+            let (beside, total) = Beside::open(&imported, opening, (&daemon.visits, seat.number))?;
             let opened = Opened { volume: None, total };
             return Ok((Self { what: What::Beside(beside), keys: Vec::new(), seat }, opened));
         }
