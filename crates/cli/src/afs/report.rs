@@ -166,8 +166,12 @@ pub(super) fn run(cx: &mut Cx, args: &[String]) -> Outcome {
     let mut root = if wanted.json { as_json(&lines) } else { Object::new() };
     if let Some(estimate) = &asked.estimate {
         let part = (wanted.query.partition.as_deref(), asked.volumes.is_empty());
-        let is_whole = volumes::run(cx, estimate, part, &lines, &mut root)?;
-        code = if is_whole { code } else { 1 };
+        let done = volumes::run(cx, estimate, part, &lines, &mut root);
+        if done.is_err() && wanted.json {
+            // The report is whole without the estimate.
+            writeln!(cx.out, "{}", root.line());
+        }
+        code = if done? { code } else { 1 };
     }
     if wanted.json {
         writeln!(cx.out, "{}", root.line());

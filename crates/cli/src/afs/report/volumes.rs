@@ -2,11 +2,11 @@
 //!
 //! # Theory
 //! The daemon gives each volume as of its last transaction group, beside the server ([`Opening`]).
-//! So neither clients nor `vos` wait for an estimate, and no volume is opened for it. One request
+//! So no volume is opened for an estimate, which `vos` and clients could find in use. One request
 //! is under way at a time, which bounds what the daemon does for it. It ends with the command.
 //!
-//! A clone shares the files of its volume. So without names, it is estimated only if its volume is
-//! not listed.
+//! A clone shares the files of its volume. So without names, only the newest clone is estimated of
+//! those whose volume is not listed.
 
 #[cfg(test)]
 mod tests;
@@ -48,7 +48,7 @@ struct Volumes {
 struct State {
     /// The volume that is open. The daemon has one at a time.
     open: Option<(usize, Box<dyn Files + Send>)>,
-    /// Volumes that could not be opened.
+    /// Volumes that the last walk could not open.
     left_out: BTreeSet<usize>,
     /// Why the daemon gives no more files.
     gone: Option<String>,
@@ -80,12 +80,14 @@ pub(super) fn run(
     }
     let Ok(report) = done else { return Err(Stop::Fail(1)) };
     let away = if all { away(cx, partition)? } else { Vec::new() };
-    let mut left_out: Vec<String> = away.iter().map(|(partition, _)| partition.name.clone()).collect();
-    left_out.extend(volumes.state().left_out.iter().map(|at| volumes.each[*at].name.clone()));
+    let partitions = away.iter().map(|(partition, _)| partition.name.clone()).collect();
+    let left_out: Vec<String> =
+        volumes.state().left_out.iter().map(|at| volumes.each[*at].name.clone()).collect();
     if asked.json {
         let mut shown = Object::new();
-        shown.number("volumes", (volumes.each.len() - volumes.state().left_out.len()) as u64);
+        shown.number("volumes", (volumes.each.len() - left_out.len()) as u64);
         shown.put("left_out", Json::Texts(left_out));
+        shown.put("partitions_left_out", Json::Texts(partitions));
         estimate::fields(&mut shown, &report);
         root.object("estimate", shown);
     } else {
@@ -265,6 +267,10 @@ impl FileSystems for Volumes {
     }
 
     fn root(&self, system: usize) -> io::Result<Node> {
+        if system == 0 {
+            // A walk begins.
+            self.state().left_out.clear();
+        }
         let root = self.with(system, |files| files.resolve(b"/", true));
         if root.is_err() {
             self.state().left_out.insert(system);
@@ -302,10 +308,15 @@ impl FileSystems for Volumes {
     ) -> io::Result<()> {
         self.with(system, |files| {
             let object = ObjNum(file.number);
-            if files.meta(object)?.generation != file.generation {
+            files.begin(object)?;
+            // After the begin: from there on the daemon reports a file that is another one.
+            let meta = files.meta(object)?;
+            if meta.generation != file.generation {
                 return Err(other("it was replaced meanwhile"));
             }
-            files.begin(object)?;
+            if meta.size < file.from.saturating_add(data.len() as u64) {
+                return Err(other("it became shorter meanwhile"));
+            }
             let done = match file.sparse {
                 true => data_of(files, file.from, data, found),
                 false => read(files, file.from, data).inspect(|()| found(0..data.len())),

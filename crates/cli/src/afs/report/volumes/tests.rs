@@ -4,6 +4,7 @@
 
 use super::*;
 use api::{AfsVolume, Error, Reason};
+use poolhouse::zpl;
 
 fn line(id: u32, name: &str, dataset: &str, updated: u64) -> Line {
     let (name, dataset) = (name.to_owned(), dataset.to_owned());
@@ -43,6 +44,9 @@ fn refusals() {
     assert_eq!(why, "its key is not loaded: use 'zfs load-key t/a' first");
     assert!(locked.root(1).is_err());
     assert_eq!(locked.state().left_out, BTreeSet::from([0, 1]));
+    // A second walk has its own.
+    assert!(locked.root(0).is_err());
+    assert_eq!(locked.state().left_out, BTreeSet::from([0]));
     assert_eq!(locked.state().gone, None);
 
     let away = volumes(|opening| match opening.dataset.as_str() {
@@ -61,4 +65,111 @@ fn readers() {
         Err(Denied::Theirs)
     });
     assert!(asked.root(0).is_err());
+}
+
+/// A file with a generation and a size. What is behind its end reads as zeros.
+struct File {
+    generation: u64,
+    size: u64,
+}
+
+fn unused<T>() -> T {
+    panic!("an estimate does not do this")
+}
+
+impl Files for File {
+    fn meta(&mut self, object: ObjNum) -> Result<Meta, Fault> {
+        let (kind, mode, nlink, times) = (FileType::Regular, 0o100_644, 1, (0, 0));
+        let (generation, size, sparse) = (self.generation, self.size, false);
+        let (uid, gid, rdev, atime, mtime) = (0, 0, None, times, times);
+        Ok(Meta { object, kind, mode, nlink, uid, gid, size, rdev, atime, mtime, generation, sparse })
+    }
+
+    fn begin(&mut self, _: ObjNum) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    fn read(&mut self, _: u64, buf: &mut [u8]) -> Result<usize, Gap> {
+        Ok(buf.len())
+    }
+
+    fn resolve(&mut self, _: &[u8], _: bool) -> Result<Meta, Fault> {
+        unused()
+    }
+
+    fn page(&mut self, _: ObjNum, _: DirCookie) -> Result<files::Page, Fault> {
+        unused()
+    }
+
+    fn readlink(&mut self, _: ObjNum) -> Result<Vec<u8>, Fault> {
+        unused()
+    }
+
+    fn xattr_names(&mut self, _: ObjNum) -> Result<Vec<Vec<u8>>, Fault> {
+        unused()
+    }
+
+    fn xattr(&mut self, _: ObjNum, _: &[u8]) -> Result<Vec<u8>, Fault> {
+        unused()
+    }
+
+    fn next(&mut self, _: u64, _: bool) -> Result<Option<u64>, Gap> {
+        unused()
+    }
+
+    fn lookup(&mut self, _: ObjNum, _: &[u8]) -> Result<ObjNum, Fault> {
+        unused()
+    }
+
+    fn remove(&mut self, _: ObjNum, _: &[u8]) -> Result<Option<ObjNum>, Fault> {
+        unused()
+    }
+
+    fn link(&mut self, _: ObjNum, _: ObjNum, _: &[u8]) -> Result<(), Fault> {
+        unused()
+    }
+
+    fn create(&mut self, _: ObjNum, _: &[u8], _: &zpl::NewFile) -> Result<ObjNum, Fault> {
+        unused()
+    }
+
+    fn write(&mut self, _: ObjNum, _: u64, _: &[u8]) -> Result<(), Fault> {
+        unused()
+    }
+
+    fn extend(&mut self, _: ObjNum, _: u64) -> Result<(), Fault> {
+        unused()
+    }
+
+    fn set_xattr(&mut self, _: ObjNum, _: &[u8], _: &[u8]) -> Result<(), Fault> {
+        unused()
+    }
+
+    fn set_attr(&mut self, _: ObjNum, _: &zpl::SetAttr) -> Result<(), Fault> {
+        unused()
+    }
+
+    fn sync(&mut self) -> Result<(), Fault> {
+        unused()
+    }
+}
+
+/// Goal: of a file that is another one by now, or shorter, nothing counts as read.
+#[test]
+fn changed_files() {
+    let all = volumes(|opening| {
+        let (generation, size) = if opening.dataset == "t/a/1" { (7, 8192) } else { (8, 8191) };
+        Ok(Box::new(File { generation, size }))
+    });
+    let read = |system, generation, from| {
+        let mut bytes = 0;
+        let wanted = Wanted { number: 5, generation, sparse: false, from };
+        let done = all.read(system, wanted, &mut [0; 4096], &mut |range| bytes += range.len());
+        done.map_err(|error| (error.to_string(), bytes)).map(|()| bytes)
+    };
+    let failed = |why: &str| Err((why.to_owned(), 0));
+    assert_eq!((read(0, 7, 4096), read(0, 7, 0)), (Ok(4096), Ok(4096)));
+    assert_eq!(read(1, 7, 0), failed("it was replaced meanwhile"));
+    assert_eq!(read(1, 8, 4096), failed("it became shorter meanwhile"));
+    assert_eq!(read(1, 8, 0), Ok(4096));
 }
