@@ -8,7 +8,7 @@ use codec::compress::ZstdLevel;
 use ondisk::CompressKind;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A file: its contents, or the names of a directory.
 #[derive(Clone)]
@@ -143,7 +143,8 @@ fn sums() {
 struct Slow {
     fast: usize,
     reads: AtomicUsize,
-    time: Duration,
+    /// When slow reads end.
+    end: Instant,
 }
 
 impl FileSystems for Slow {
@@ -178,7 +179,9 @@ impl FileSystems for Slow {
         found: &mut dyn FnMut(Range<usize>),
     ) -> io::Result<()> {
         if self.reads.fetch_add(1, Ordering::SeqCst) >= self.fast {
-            std::thread::sleep(self.time);
+            while Instant::now() < self.end {
+                std::thread::yield_now();
+            }
         }
         if system == 1 {
             let mut x = 0x9e37_79b9_7f4a_7c15u64;
@@ -198,9 +201,9 @@ const LARGE: u64 = 1 << 36;
 /// not more of the first file systems, which are read first.
 #[test]
 fn late() {
-    let time = Duration::from_secs(4);
+    let time = Duration::from_secs(3);
     // Of the fourth batch, so few are read that none is of the second file system.
-    let slow = Slow { fast: 64 + 6, reads: AtomicUsize::new(0), time };
+    let slow = Slow { fast: 64 + 6, reads: AtomicUsize::new(0), end: Instant::now() + 2 * time };
     let lz4 = Compressor { name: "lz4".into(), kind: CompressKind::Lz4, level: ZstdLevel::DEFAULT };
     let (records, compressors) = (vec![128 << 10], vec![lz4]);
     let (sample, time, threads) = (Some(1 << 30), Some(time), 1);

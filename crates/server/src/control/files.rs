@@ -413,7 +413,7 @@ enum What {
         keeps: Keeps,
     },
     /// Something else may have them.
-    Beside(Beside),
+    Beside(Box<Beside>),
 }
 
 /// What keeps a dataset from being changed by others, or destroyed.
@@ -457,7 +457,7 @@ impl Open {
         if opening.beside {
             let (beside, total) = Beside::open(&imported, opening, (&daemon.visits, seat.number))?;
             let opened = Opened { volume: None, total };
-            return Ok((Self { what: What::Beside(beside), keys: Vec::new(), seat }, opened));
+            return Ok((Self { what: What::Beside(Box::new(beside)), keys: Vec::new(), seat }, opened));
         }
         if let Some(reason) = crate::afs::obstacle_to_files(&imported, name) {
             return Err(Refusal::Api(Error::new(name, reason)));

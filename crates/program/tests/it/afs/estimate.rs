@@ -270,9 +270,14 @@ fn keys() {
     ));
     let mut other = stand.visit("tank/b").expect("a visit");
     stand.daemon.good("zfs destroy tank/b");
-    std::thread::sleep(Duration::from_millis(1100));
-    let gone = other.resolve(b"/", true).expect_err("it is destroyed");
-    assert!(gone.text.contains("does not exist"), "{gone}");
+    let since = Instant::now();
+    let gone = loop {
+        match other.resolve(b"/", true) {
+            Err(gone) => break gone.text,
+            Ok(_) => assert!(since.elapsed() < TIME, "it is destroyed"),
+        }
+    };
+    assert!(gone.contains("does not exist"), "{gone}");
     drop(visit);
     let since = Instant::now();
     while !stand.daemon.ran(unload).status.success() {
@@ -292,36 +297,39 @@ fn changing_files() {
         eprintln!("nothing can be mounted here: {}", said(&made));
         return;
     }
-    let synced = || {
-        stand.daemon.good("zpool sync tank");
-        // A visit opens a newer state.
-        std::thread::sleep(Duration::from_millis(1100));
-    };
     let (one, noise) = (at.join("one"), testpools::noise(1, NOISE));
     fs::write(&one, &noise).expect("written");
-    synced();
+    stand.daemon.good("zpool sync tank");
     let mut visit = stand.visit("tank/files").expect("a visit");
     let object = visit.resolve(b"/one", true).expect("a file").object;
     visit.begin(object).expect("begun");
-    let mut read = |offset: usize| {
+    // Waits until the visit has opened the state in which the file is as long.
+    let synced = |visit: &mut Visit, size: Option<usize>| {
+        stand.daemon.good("zpool sync tank");
+        let since = Instant::now();
+        while visit.meta(object).ok().map(|meta| meta.size as usize) != size {
+            assert!(since.elapsed() < TIME, "the state stays old");
+        }
+    };
+    let read = |visit: &mut Visit, offset: usize| {
         let mut buf = vec![0; 4096];
         let n = visit.read(offset as u64, &mut buf).map_err(|gap| gap.fault.text)?;
         assert!(n > 0 && buf[..n] == noise[offset..offset + n]);
         Ok::<_, String>(())
     };
-    assert_eq!(read(200_000), Ok(()));
+    assert_eq!(read(&mut visit, 200_000), Ok(()));
     fs::OpenOptions::new().append(true).open(&one).expect("opened").write_all(b"more").expect("written");
-    synced();
-    assert_eq!(read(200_000), Ok(()));
+    synced(&mut visit, Some(NOISE + 4));
+    assert_eq!(read(&mut visit, 200_000), Ok(()));
     let file = fs::OpenOptions::new().write(true).open(&one).expect("opened");
     file.set_len(150_000).expect("shorter");
     drop(file);
-    synced();
-    assert_eq!(read(200_000), Err("it became shorter meanwhile".to_owned()));
-    assert_eq!(read(0), Err("it became shorter meanwhile".to_owned()));
+    synced(&mut visit, Some(150_000));
+    assert_eq!(read(&mut visit, 200_000), Err("it became shorter meanwhile".to_owned()));
+    assert_eq!(read(&mut visit, 0), Err("it became shorter meanwhile".to_owned()));
     visit.begin(object).expect("begun");
     fs::remove_file(&one).expect("removed");
-    synced();
+    synced(&mut visit, None);
     assert!(visit.read(0, &mut [0; 4096]).is_err());
     drop(visit);
     stand.daemon.good("zfs unmount tank/files");

@@ -119,8 +119,8 @@ impl Visits {
         of_pool.filter_map(|entry| Some((entry.dataset?, entry.user.clone()))).collect()
     }
 
-    /// The objects of a pool's encrypted datasets that visits read beside others, with the commands.
-    /// A dataset may be gone by now.
+    /// The objects of a pool's encrypted datasets that visits read beside others, with the
+    /// commands. A dataset may be gone by now.
     pub(crate) fn readers(&self, pool: &str) -> Vec<(u64, String)> {
         let table = self.table.lock();
         let of_pool = table.each.values().filter(|entry| entry.pool == pool);
