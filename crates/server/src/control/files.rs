@@ -405,6 +405,7 @@ struct Open {
 }
 
 /// The files of a visit.
+#[allow(clippy::large_enum_variant, reason = "there is one for each visit")]
 enum What {
     /// The visit has them for itself, or shares those of a mount.
     Own {
@@ -413,7 +414,7 @@ enum What {
         keeps: Keeps,
     },
     /// Something else may have them.
-    Beside(Box<Beside>),
+    Beside(Beside),
 }
 
 /// What keeps a dataset from being changed by others, or destroyed.
@@ -457,7 +458,7 @@ impl Open {
         if opening.beside {
             let (beside, total) = Beside::open(&imported, opening, (&daemon.visits, seat.number))?;
             let opened = Opened { volume: None, total };
-            return Ok((Self { what: What::Beside(Box::new(beside)), keys: Vec::new(), seat }, opened));
+            return Ok((Self { what: What::Beside(beside), keys: Vec::new(), seat }, opened));
         }
         if let Some(reason) = crate::afs::obstacle_to_files(&imported, name) {
             return Err(Refusal::Api(Error::new(name, reason)));
