@@ -13,7 +13,7 @@ use ondisk::dnode::DnodePhys;
 use ondisk::{BlkId, Blkptr, Corrupt, Level, ObjNum};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
-use zio::{Bookmark, ReadOptions};
+use zio::{Bookmark, IoFlags, ReadOptions};
 
 /// Threads that read indirect blocks ahead of a free of the blocks below them.
 const READERS: usize = 8;
@@ -434,10 +434,10 @@ impl BlockTree {
         Ok(Some(block))
     }
 
-    /// Notes how a read got a data block, unless the read yields to foreground I/O: what is read
-    /// ahead does not yield.
+    /// Notes how a read got a data block, unless the read yields to foreground I/O or is of an older
+    /// state: what is read ahead does not yield, and is of the newest one.
     fn note(&self, blkid: BlkId, came: BlockOrigin, options: &ReadOptions) {
-        if !options.request.is_paced() {
+        if !options.request.is_paced() && !options.has(IoFlags::MAY_BE_FREED) {
             zfetch::note(self, blkid.0, came);
         }
     }

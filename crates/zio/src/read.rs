@@ -495,7 +495,7 @@ impl Zio {
 
     /// Records, by its physical birth, a block that was read though something is wrong on a device.
     fn note_unhealed(&self, bm: &Bookmark, birth: Txg, options: &ReadOptions) {
-        let unsaid = [IoFlags::SPECULATIVE, IoFlags::SCRUBBED_NEXT, IoFlags::MAY_BE_FREED];
+        let unsaid = [IoFlags::SPECULATIVE, IoFlags::SCRUBBED_NEXT];
         if !unsaid.into_iter().any(|flag| options.has(flag)) {
             self.unhealed.note(bm, birth);
         }
@@ -535,7 +535,7 @@ impl Zio {
         let mut wrong = None;
         for buf in attempts.by_ref() {
             match verify(&buf) {
-                Ok(()) if options.has(IoFlags::SCRUBBED_NEXT) || options.has(IoFlags::MAY_BE_FREED) => {
+                Ok(()) if options.has(IoFlags::SCRUBBED_NEXT) => {
                     let _ = attempts.let_be();
                     return Ok(buf);
                 }
@@ -543,7 +543,13 @@ impl Zio {
                     // A device that is only missing would be recorded with every read; its DTL
                     // covers that.
                     let damaged = wrong.is_some() || attempts.failure().io.is_some();
-                    attempts.settle(Some(&buf));
+                    if options.has(IoFlags::MAY_BE_FREED) {
+                        // Other places may hold another block by now: no device is at fault. The
+                        // repair looks the block up again.
+                        let _ = attempts.let_be();
+                    } else {
+                        attempts.settle(Some(&buf));
+                    }
                     if damaged && !f.speculative {
                         self.note_unhealed(&bookmark, f.birth, options);
                     }

@@ -95,6 +95,11 @@ pub(crate) fn unload(
             return Err(Error::new(dataset, reason));
         }
     }
+    // Earlier writes may still need the key on their way to the disk.
+    if let Some(live) = pool.pool.spa().writer() {
+        live.sync_all_unless_suspended().map_err(|_| Error::new(dataset, Reason::Suspended))?;
+    }
+    // Last: a visit may have begun during the wait.
     for (object, who) in visits.readers(pool.pool.name()) {
         let needs = pool.pool.dsl().by_object(ObjNum(object)).and_then(|d| d.dir().encryption_root());
         // The dataset may have been destroyed meanwhile.
@@ -102,10 +107,6 @@ pub(crate) fn unload(
             let reason = if caller.owns() { Reason::HeldOpen { by: who } } else { Reason::Busy };
             return Err(Error::new(dataset, reason));
         }
-    }
-    // Earlier writes may still need the key on their way to the disk.
-    if let Some(live) = pool.pool.spa().writer() {
-        live.sync_all_unless_suspended().map_err(|_| Error::new(dataset, Reason::Suspended))?;
     }
     match pool.pool.unload_key(dataset) {
         Ok(()) => Ok(()),

@@ -191,7 +191,12 @@ impl Beside {
         let Begun::File { object, generation, size } = self.begun else { return Ok(()) };
         let now = self.engine.meta(object).and_then(|meta| self.engine.begin(object).map(|()| meta));
         let lost = match now {
-            Err(fault) => fault.text,
+            Err(fault) if fault.kind == Kind::NoEntry => fault.text,
+            Err(fault) => {
+                // The state may be out of date again.
+                self.opened = None;
+                return Err(fault);
+            }
             Ok(meta) if meta.generation != generation => "it was replaced meanwhile".to_owned(),
             Ok(meta) if meta.size < size => "it became shorter meanwhile".to_owned(),
             Ok(_) => return Ok(()),
