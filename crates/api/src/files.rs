@@ -30,7 +30,8 @@ pub use engine::{Change, Engine, Kernel};
 pub use visit::{Denied, Visit};
 pub use wire::{Bytes, Opened, Opening};
 
-use ondisk::ObjNum;
+use ondisk::blkptr::Body;
+use ondisk::{Blkptr, ObjNum};
 use serde::{Deserialize, Serialize};
 use zpl::{DirCookie, FileType, NewFile, SetAttr};
 
@@ -209,10 +210,17 @@ pub struct Meta {
     pub atime: (i64, u32),
     /// Last change of the contents, in the same units.
     pub mtime: (i64, u32),
+    /// The txg of its creation, which tells it from earlier files of its number.
+    #[serde(default)]
+    pub generation: u64,
+    /// Whether it has holes, or blocks that are not written yet.
+    #[serde(default)]
+    pub sparse: bool,
 }
 
-impl From<&zpl::Attr> for Meta {
-    fn from(attr: &zpl::Attr) -> Self {
+impl From<&zpl::Node> for Meta {
+    fn from(node: &zpl::Node) -> Self {
+        let attr = node.attr();
         Self {
             object: attr.object,
             kind: attr.kind,
@@ -224,8 +232,21 @@ impl From<&zpl::Attr> for Meta {
             rdev: attr.rdev,
             atime: (attr.atime.secs, attr.atime.nanos),
             mtime: (attr.mtime.secs, attr.mtime.nanos),
+            generation: attr.generation,
+            sparse: is_sparse(node.dnode(), attr.size),
         }
     }
+}
+
+/// Whether a file of `size` bytes has fewer blocks than that takes.
+fn is_sparse(dnode: &dmu::Dnode, size: u64) -> bool {
+    let filled = |bp: &Blkptr| match &bp.body {
+        Body::Stored(stored) => stored.fill,
+        Body::Embedded(_) => 1,
+        Body::Hole | Body::Redacted => 0,
+    };
+    let blocks: u64 = dnode.phys().blkptrs.iter().map(filled).fold(0, u64::saturating_add);
+    blocks < size.div_ceil(dnode.block_size().max(1))
 }
 
 /// Some entries of a directory.

@@ -10,6 +10,7 @@ use codec::compress::ZstdLevel;
 use device::{Block, Sparse};
 use ondisk::{Blkptr, DmuType, Txg};
 use std::any::Any;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock};
 use zio::{Bookmark, IoFlags, ReadOptions, Workers, WriteReq, Zio};
 
@@ -151,6 +152,8 @@ enum ReadBy {
     Another,
     /// A speculative reader.
     Guesser,
+    /// A reader whose block may have been freed.
+    Doubter,
 }
 
 impl Cache {
@@ -325,6 +328,8 @@ impl Cache {
             match self.read_once(bp, bookmark, key, ask, options) {
                 // The failure of a speculative read is no result for other readers.
                 (ReadBy::Guesser, Err(_)) if !options.has(IoFlags::SPECULATIVE) => {}
+                // Nor is that of a reader that records no damage.
+                (ReadBy::Doubter, Err(_)) if !options.has(IoFlags::MAY_BE_FREED) => {}
                 // A reader that must succeed waits for devices itself, and does not take another
                 // reader's failure.
                 (ReadBy::Another, Err(zio::Error::Io { .. } | zio::Error::Checksum { .. }))
@@ -344,8 +349,11 @@ impl Cache {
         options: &ReadOptions,
     ) -> (ReadBy, zio::Result<Sparse>) {
         let ahead = options.has(IoFlags::SPECULATIVE);
+        let may_be_freed = options.has(IoFlags::MAY_BE_FREED);
+        let is_paced = options.request.is_paced();
         let mut mine = None;
-        let start = || mine.insert(PendingRead::new(ahead)).clone();
+        let new = || Arc::new(PendingRead { guessed: ahead, may_be_freed, ..PendingRead::default() });
+        let start = || mine.insert(new()).clone();
         match self.store.find_or_start(&key, ahead, start, ask.keep) {
             Found::Block(block, prefetched) => {
                 if prefetched {
@@ -355,7 +363,14 @@ impl Cache {
             }
             Found::PendingRead(other, prefetched) => {
                 ask.tell(if prefetched { BlockOrigin::Late } else { BlockOrigin::Missed });
-                let by = if other.guessed { ReadBy::Guesser } else { ReadBy::Another };
+                let by = match &*other {
+                    PendingRead { guessed: true, .. } => ReadBy::Guesser,
+                    PendingRead { may_be_freed: true, .. } => ReadBy::Doubter,
+                    _ => ReadBy::Another,
+                };
+                if !is_paced {
+                    other.hurries.store(true, Relaxed);
+                }
                 let mut done = other.done.lock();
                 loop {
                     match done.as_ref() {
@@ -367,7 +382,8 @@ impl Cache {
             Found::Nothing => {
                 ask.tell(BlockOrigin::Missed);
                 let flight = mine.expect("it was just entered");
-                let _demand = (!ahead).then(|| self.prefetcher.demand());
+                // A read that yields does not hold up what is read ahead for others.
+                let _demand = (!ahead && !is_paced).then(|| self.prefetcher.demand());
                 (ReadBy::Me, self.fly(bp, bookmark, key, flight, options))
             }
         }
@@ -385,6 +401,13 @@ impl Cache {
         let ahead = options.has(IoFlags::SPECULATIVE);
         let kept = self.policies.keeps(bookmark.objset, key.kind() == 1);
         let (store, recipe) = (&*self.store, Recipe::of(bp, None));
+        // A reader in the foreground that waits for this read does not wait for its turn.
+        let paced = options.request.is_paced().then(|| {
+            let flight = flight.clone();
+            let request = options.request.hurried_by(move || flight.hurries.load(Relaxed));
+            ReadOptions { request, ..options.clone() }
+        });
+        let options = paced.as_ref().unwrap_or(options);
         let mut landing =
             PendingReadGuard { store, key, flight, ahead, kept, result: None, packed: None, recipe };
         let opened = self.l2_read(bp, bookmark, &key);

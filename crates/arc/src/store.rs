@@ -26,7 +26,7 @@ use parking_lot::{Condvar, Mutex};
 use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, RandomState};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
@@ -54,6 +54,10 @@ enum Evictor {
 pub(crate) struct PendingRead {
     /// The read is speculative.
     pub(crate) guessed: bool,
+    /// The block may have been freed before the read ([`zio::IoFlags::MAY_BE_FREED`]).
+    pub(crate) may_be_freed: bool,
+    /// A reader that yields to nothing waits for it.
+    pub(crate) hurries: AtomicBool,
     pub(crate) done: Mutex<Option<zio::Result<Sparse>>>,
     pub(crate) landed: Condvar,
 }

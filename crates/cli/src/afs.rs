@@ -26,6 +26,9 @@ usage: poolhouse afs enable [--create] [--partition LETTERS] [--config DIR] [--a
        poolhouse afs status [-j]
        poolhouse afs volumes [-Hjp] [--partition LETTERS] [VOLUME]
        poolhouse afs report [-Hjp] [-s COLUMN] [--partition LETTERS] [VOLUME ...]
+       poolhouse afs report --estimate [-Hjp] [-r SIZE,...] [-c COMPRESSION,...] [-a ASHIFT] [--dedup]
+                            [--sample SIZE] [--time SECONDS] [--seed N] [--svg FILE]
+                            [-s COLUMN] [--partition LETTERS] [VOLUME ...]
        poolhouse afs clients [-Hj]
        poolhouse afs locks [-Hj] [--partition LETTERS] [VOLUME]
        poolhouse afs export [options] POOL[/DATASET] FOLDER [VOLUME ...]
@@ -49,6 +52,8 @@ disable ends that. The volumes stay in the pool.
 report shows what volumes hold and what they take in their pools, by numbers or names, the largest
 first, with a total. Sizes are as zfs list shows them.
     -s COLUMN              the order: id, name, type, files, logical, refer, used, ratio
+    --estimate             also what their files would take with other record sizes and compressors;
+                           its options are those of 'poolhouse estimate'
 
 The others list partitions, volumes, clients and locks.
     -H                     no headers, and tabs between the columns

@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
 
-use api::files::Denied;
+use api::files::{Denied, Files, Opening};
 use api::streams::{Parts, Received};
 use api::{Error, PoolChange, Reason, ReceiveRequest, Requests, SendRequest};
 
@@ -18,6 +18,9 @@ pub type Connect = Box<dyn Fn() -> Result<Rc<dyn Requests>, Error>>;
 
 /// Asks the daemon for a send stream, which it may write to this file.
 pub type Fetch = Box<dyn Fn(&SendRequest, Option<BorrowedFd<'_>>) -> Result<Box<dyn Parts>, Denied>>;
+
+/// Opens a dataset of a pool that the daemon holds, to read its files.
+pub type Look = fn(&Opening) -> Result<Box<dyn Files + Send>, Denied>;
 
 /// Has the daemon keep snapshots that will be sent one after the other, perhaps raw. They are kept
 /// while the result lives.
@@ -51,6 +54,8 @@ pub struct Cx {
     pub overshadowed: Option<fn() -> Option<[std::path::PathBuf; 2]>>,
     /// Asks the daemon for a send stream.
     pub stream: Fetch,
+    /// Opens the files of a dataset.
+    pub look: Look,
     /// Has the daemon keep snapshots.
     pub keep: Keep,
     /// Has the daemon receive a stream.
@@ -133,6 +138,7 @@ impl Cx {
             another: None,
             overshadowed: None,
             stream: Box::new(|request, to| Ok(Box::new(api::client::stream(request, to)?))),
+            look: |opening| Ok(Box::new(api::client::visit(opening)?.0)),
             keep: |raw, snapshots| Ok(Box::new(api::client::keep(raw, snapshots)?)),
             deliver: Box::new(|request, begin, rest| {
                 let mut copy = |into: &mut dyn io::Write| crate::stream_copy::copy_rest(begin, rest, into);

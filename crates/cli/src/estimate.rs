@@ -44,7 +44,7 @@ compressor. Large trees are sampled, and each size has its error, at 95 %. Needs
 ";
 
 /// An option with an argument, or without.
-const fn long(name: &'static str, arg: bool) -> Long {
+pub(crate) const fn long(name: &'static str, arg: bool) -> Long {
     Long { name, val: Opt::Named(name), arg }
 }
 
@@ -66,15 +66,14 @@ const SECONDS: u64 = 60;
 /// Most threads that compress.
 const THREADS_MAX: usize = 16;
 
-/// A parsed command line.
+/// What is wanted of an estimate.
 #[derive(Debug)]
-struct Asked {
-    options: Options,
-    scripted: bool,
-    json: bool,
-    exact: bool,
+pub(crate) struct Asked {
+    pub(crate) options: Options,
+    pub(crate) scripted: bool,
+    pub(crate) json: bool,
+    pub(crate) exact: bool,
     svg: Option<PathBuf>,
-    roots: Vec<PathBuf>,
 }
 
 /// Why nothing is estimated.
@@ -86,8 +85,8 @@ enum Usage {
 
 /// Runs `estimate`. Returns the exit code.
 pub fn run(out: &mut Out, err: &mut Out, args: &[String]) -> i32 {
-    let asked = match read(args) {
-        Ok(asked) => asked,
+    let (asked, roots) = match read(args) {
+        Ok(read) => read,
         Err(Usage::Help) => {
             out.put(USAGE);
             return 0;
@@ -97,8 +96,8 @@ pub fn run(out: &mut Out, err: &mut Out, args: &[String]) -> i32 {
             return 2;
         }
     };
-    match estimate::estimate(&asked.roots, &asked.options) {
-        Ok(report) => print(out, err, &asked, &report),
+    match estimate::estimate(&roots, &asked.options) {
+        Ok(report) => print(out, err, &asked, (&roots, &report)),
         Err(error) => {
             writeln!(err, "cannot estimate: {}", cause(&error, asked.options.dedup));
             if matches!(error, Error::RecordSize { .. } | Error::Ashift { .. } | Error::Columns) {
@@ -111,7 +110,7 @@ pub fn run(out: &mut Out, err: &mut Out, args: &[String]) -> i32 {
 }
 
 /// An error, and what to do about it.
-fn cause(error: &Error, dedup: bool) -> String {
+pub(crate) fn cause(error: &Error, dedup: bool) -> String {
     match error {
         Error::Directory { path, source } => {
             format!("'{}': {}", path.display(), words::io(source))
@@ -124,38 +123,64 @@ fn cause(error: &Error, dedup: bool) -> String {
     }
 }
 
-fn read(args: &[String]) -> Result<Asked, Usage> {
-    let mut options = Options {
-        records: records(RECORDS)?,
-        compressors: compressors(COMPRESSORS)?,
-        ashift: 12,
-        sample: Some(SAMPLE),
-        time: Some(Duration::from_secs(SECONDS)),
-        dedup: false,
-        cross: false,
-        seed: 1,
-        threads: std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX),
-    };
-    let (mut scripted, mut json, mut exact, mut svg) = (false, false, false, None);
+impl Asked {
+    /// What an estimate is without options.
+    ///
+    /// # Errors
+    /// None: the defaults are valid.
+    pub(crate) fn usual() -> Result<Self, String> {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX);
+        let options = Options {
+            records: records(RECORDS)?,
+            compressors: compressors(COMPRESSORS)?,
+            ashift: 12,
+            sample: Some(SAMPLE),
+            time: Some(Duration::from_secs(SECONDS)),
+            dedup: false,
+            cross: false,
+            seed: 1,
+            threads,
+        };
+        Ok(Self { options, scripted: false, json: false, exact: false, svg: None })
+    }
+
+    /// Takes an option. Returns whether it is one of an estimate.
+    ///
+    /// # Errors
+    /// Its argument is wrong. The text says why.
+    pub(crate) fn take(&mut self, option: Opt, arg: &str) -> Result<bool, String> {
+        let options = &mut self.options;
+        match option {
+            Opt::Short('H') => self.scripted = true,
+            Opt::Short('j') => self.json = true,
+            Opt::Short('p') => self.exact = true,
+            Opt::Short('r') => options.records = records(arg)?,
+            Opt::Short('c') => options.compressors = compressors(arg)?,
+            Opt::Short('a') => options.ashift = number("-a", arg)? as u32,
+            Opt::Named("dedup") => options.dedup = true,
+            Opt::Named("cross") => options.cross = true,
+            Opt::Named("sample") if arg == "all" => options.sample = None,
+            Opt::Named("sample") => options.sample = Some(bytes(arg)?),
+            Opt::Named("time") => {
+                options.time = Some(number("--time", arg)?).filter(|n| *n > 0).map(Duration::from_secs);
+            }
+            Opt::Named("seed") => options.seed = number("--seed", arg)?,
+            Opt::Named("svg") => self.svg = Some(PathBuf::from(arg)),
+            Opt::Short(_) | Opt::Named(_) => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+fn read(args: &[String]) -> Result<(Asked, Vec<PathBuf>), Usage> {
+    let mut asked = Asked::usual().map_err(Usage::Bad)?;
     let mut g = Getopt::new(args, "Hjpr:c:a:h", &LONG);
     while let Some(found) = g.next() {
         match found {
-            Found::Is(Opt::Short('H'), _) => scripted = true,
-            Found::Is(Opt::Short('j'), _) => json = true,
-            Found::Is(Opt::Short('p'), _) => exact = true,
-            Found::Is(Opt::Short('r'), list) => options.records = records(&list)?,
-            Found::Is(Opt::Short('c'), list) => options.compressors = compressors(&list)?,
-            Found::Is(Opt::Short('a'), text) => options.ashift = number("-a", &text)? as u32,
-            Found::Is(Opt::Named("dedup"), _) => options.dedup = true,
-            Found::Is(Opt::Named("cross"), _) => options.cross = true,
-            Found::Is(Opt::Named("sample"), size) if size == "all" => options.sample = None,
-            Found::Is(Opt::Named("sample"), size) => options.sample = Some(bytes(&size)?),
-            Found::Is(Opt::Named("time"), text) => {
-                options.time = Some(number("--time", &text)?).filter(|n| *n > 0).map(Duration::from_secs);
-            }
-            Found::Is(Opt::Named("seed"), text) => options.seed = number("--seed", &text)?,
-            Found::Is(Opt::Named("svg"), file) => svg = Some(PathBuf::from(file)),
-            Found::Is(..) => return Err(Usage::Help),
+            Found::Is(option, arg) => match asked.take(option, &arg).map_err(Usage::Bad)? {
+                true => {}
+                false => return Err(Usage::Help),
+            },
             Found::Invalid(_) => return Err(Usage::Bad(format!("invalid option '{}'", g.word()))),
             Found::Missing(_) => {
                 return Err(Usage::Bad(format!("missing argument for option '{}'", g.word())));
@@ -165,36 +190,36 @@ fn read(args: &[String]) -> Result<Asked, Usage> {
     let roots: Vec<PathBuf> = g.operands().into_iter().map(PathBuf::from).collect();
     match roots.is_empty() {
         true => Err(Usage::Bad("missing directory argument".to_owned())),
-        false => Ok(Asked { options, scripted, json, exact, svg, roots }),
+        false => Ok((asked, roots)),
     }
 }
 
-fn number(option: &str, text: &str) -> Result<u64, Usage> {
-    let bad = |_| Usage::Bad(format!("invalid value '{text}' of option '{option}': a number is needed"));
+fn number(option: &str, text: &str) -> Result<u64, String> {
+    let bad = |_| format!("invalid value '{text}' of option '{option}': a number is needed");
     text.parse::<u32>().map(u64::from).map_err(bad)
 }
 
-fn bytes(text: &str) -> Result<u64, Usage> {
-    parse::number(text).map_err(|_| Usage::Bad(format!("bad size '{text}'")))
+fn bytes(text: &str) -> Result<u64, String> {
+    parse::number(text).map_err(|_| format!("bad size '{text}'"))
 }
 
 /// Record sizes, the larger ones last.
-fn records(list: &str) -> Result<Vec<u32>, Usage> {
+fn records(list: &str) -> Result<Vec<u32>, String> {
     let size = |text: &str| {
-        let bad = || Usage::Bad(format!("bad record size '{text}': choose a power of two from 4K to 16M"));
+        let bad = || format!("bad record size '{text}': choose a power of two from 4K to 16M");
         let fits = |n: &u32| n.is_power_of_two() && estimate::RECORD_SIZES.contains(n);
         u32::try_from(bytes(text)?).ok().filter(fits).ok_or_else(bad)
     };
-    let mut sizes = list.split(',').map(size).collect::<Result<Vec<u32>, Usage>>()?;
+    let mut sizes = list.split(',').map(size).collect::<Result<Vec<u32>, String>>()?;
     sizes.sort_unstable();
     sizes.dedup();
     Ok(sizes)
 }
 
-fn compressors(list: &str) -> Result<Vec<Compressor>, Usage> {
+fn compressors(list: &str) -> Result<Vec<Compressor>, String> {
     let mut all: Vec<Compressor> = Vec::new();
     for name in list.split(',') {
-        let bad = || Usage::Bad(format!("bad compression '{name}': see 'man zfsprops' for the values"));
+        let bad = || format!("bad compression '{name}': see 'man zfsprops' for the values");
         let (kind, level) = dsl::compression_named(name).ok_or_else(bad)?;
         if all.iter().all(|c| c.name != name) {
             all.push(Compressor { name: name.to_owned(), kind, level });
@@ -202,20 +227,34 @@ fn compressors(list: &str) -> Result<Vec<Compressor>, Usage> {
     }
     match all.len() <= estimate::COLUMNS_MAX {
         true => Ok(all),
-        false => Err(Usage::Bad(format!("too many compressions: at most {}", estimate::COLUMNS_MAX))),
+        false => Err(format!("too many compressions: at most {}", estimate::COLUMNS_MAX)),
     }
 }
 
-fn print(out: &mut Out, err: &mut Out, asked: &Asked, report: &Report) -> i32 {
+fn print(out: &mut Out, err: &mut Out, asked: &Asked, (roots, report): (&[PathBuf], &Report)) -> i32 {
     if asked.json {
-        writeln!(out, "{}", as_json(report).line());
+        let mut root = json::schema("poolhouse estimate");
+        fields(&mut root, report);
+        writeln!(out, "{}", root.line());
     } else {
-        if !asked.scripted {
-            summary(out, asked, report);
-        }
-        table(out, asked, report);
+        text(out, asked, report);
     }
-    let mut code = 0;
+    let names: Vec<String> = roots.iter().map(|root| root.display().to_string()).collect();
+    let whole = failures(err, report);
+    let drawn = draw(err, asked, &names.join(", "), report);
+    i32::from(!(whole && drawn))
+}
+
+/// Prints the table, with a summary above it.
+pub(crate) fn text(out: &mut Out, asked: &Asked, report: &Report) {
+    if !asked.scripted {
+        summary(out, asked, report);
+    }
+    table(out, asked, report);
+}
+
+/// Reports what could not be read. Returns whether everything was.
+pub(crate) fn failures(err: &mut Out, report: &Report) -> bool {
     for (path, error) in &report.failures.first {
         writeln!(err, "cannot read '{}': {}", path.display(), words::io(error));
     }
@@ -225,15 +264,18 @@ fn print(out: &mut Out, err: &mut Out, asked: &Asked, report: &Report) -> i32 {
             writeln!(err, "and {more} more");
         }
         writeln!(err, "{} could not be read; the sizes are without them", report.failures.count);
-        code = 1;
     }
-    if let Some(file) = &asked.svg
-        && let Err(error) = std::fs::write(file, chart::draw(&asked.roots, report))
-    {
-        writeln!(err, "cannot write '{}': {}", file.display(), words::io(&error));
-        code = 1;
+    report.failures.count == 0
+}
+
+/// Draws the chart, if one is wanted. Returns whether it could be written.
+pub(crate) fn draw(err: &mut Out, asked: &Asked, of: &str, report: &Report) -> bool {
+    let Some(file) = &asked.svg else { return true };
+    let drawn = std::fs::write(file, chart::draw(of, report));
+    if let Err(error) = &drawn {
+        writeln!(err, "cannot write '{}': {}", file.display(), words::io(error));
     }
-    code
+    drawn.is_ok()
 }
 
 /// Bytes as the user wants them.
@@ -311,8 +353,8 @@ fn table(out: &mut Out, asked: &Asked, report: &Report) {
     }
 }
 
-fn as_json(report: &Report) -> Object {
-    let mut root = json::schema("poolhouse estimate");
+/// Adds the numbers of an estimate.
+pub(crate) fn fields(root: &mut Object, report: &Report) {
     let found = &report.walked;
     for (name, n) in [
         ("files", found.files),
@@ -336,7 +378,6 @@ fn as_json(report: &Report) -> Object {
         sizes.object(of_size[0].record.to_string(), compressors);
     }
     root.object("recordsizes", sizes);
-    root
 }
 
 fn row_json(row: &Row) -> Object {

@@ -13,7 +13,7 @@ use ondisk::dnode::DnodePhys;
 use ondisk::{BlkId, Blkptr, Corrupt, Level, ObjNum};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
-use zio::{Bookmark, ReadOptions};
+use zio::{Bookmark, IoFlags, ReadOptions};
 
 /// Threads that read indirect blocks ahead of a free of the blocks below them.
 const READERS: usize = 8;
@@ -229,7 +229,7 @@ impl BlockTree {
                 refs.keep(index, hand);
             }
         };
-        let note = |came| self.note(blkid, came);
+        let note = |came| self.note(blkid, came, options);
         let ask = ReadHooks { keep: Some(&keep), told: Some(&note) };
         let block = self.home.cache.read_asking(&bp, &self.bookmark(Level(0), blkid), ask, options)?;
         self.check_size(block.len(), blkid)?;
@@ -427,16 +427,19 @@ impl BlockTree {
         if bp.is_hole() {
             return Ok(None);
         }
-        let note = |came| self.note(blkid, came);
+        let note = |came| self.note(blkid, came, options);
         let ask = ReadHooks { told: Some(&note), ..ReadHooks::default() };
         let block = self.home.cache.read_asking(&bp, &self.bookmark(Level(0), blkid), ask, options)?;
         self.check_size(block.len(), blkid)?;
         Ok(Some(block))
     }
 
-    /// Notes how a read got a data block.
-    fn note(&self, blkid: BlkId, came: BlockOrigin) {
-        zfetch::note(self, blkid.0, came);
+    /// Notes how a read got a data block, unless the read yields to foreground I/O or is of an older
+    /// state: what is read ahead does not yield, and is of the newest one.
+    fn note(&self, blkid: BlkId, came: BlockOrigin, options: &ReadOptions) {
+        if !options.request.is_paced() && !options.has(IoFlags::MAY_BE_FREED) {
+            zfetch::note(self, blkid.0, came);
+        }
     }
 
     /// A tree of its own with the same pointers, for prefetch.
@@ -457,7 +460,7 @@ impl BlockTree {
         if bp.is_hole() {
             return Ok(None);
         }
-        let note = |came| self.note(blkid, came);
+        let note = |came| self.note(blkid, came, options);
         let ask = ReadHooks { told: Some(&note), ..ReadHooks::default() };
         let block = self.home.cache.read_sparse_asking(&bp, &self.bookmark(Level(0), blkid), ask, options)?;
         self.check_size(block.len(), blkid)?;

@@ -8,9 +8,10 @@ use dmu::zap::{Cookie, Zap};
 use ondisk::bookmark::BookmarkPhys;
 use ondisk::dsl::{DS_FLAG_DEFER_DESTROY, DS_FLAG_INCONSISTENT, DslDatasetPhys};
 use ondisk::objset::ObjsetKind;
-use ondisk::{Corrupt, DmuType, ObjNum, mos};
+use ondisk::{Blkptr, Corrupt, DmuType, ObjNum, mos};
 use pool::ZapValue;
 use std::sync::{Arc, OnceLock};
+use zio::ReadOptions;
 
 const WHAT: &str = "DSL dataset";
 /// Object of a file system's master node (`MASTER_NODE_OBJ`).
@@ -200,6 +201,33 @@ impl Dataset {
             Some(Objset::open(cache, self.0.object.0, &self.0.phys.bp, mos.options().clone())?)
         };
         Ok(self.0.objset.get_or_init(|| os).clone())
+    }
+
+    /// The pointer to the object set as of the last txg that was synced. `None`: the dataset has no
+    /// contents. Reads only the pool's metadata.
+    ///
+    /// A head that is open for writing goes on, and its later txgs free blocks of that object set.
+    /// While this is the same pointer, they have freed none.
+    ///
+    /// # Errors
+    /// Those of [`Dataset::objset`].
+    pub fn synced_root(&self) -> Result<Option<Blkptr>> {
+        // The handle's block pointer may be of a much earlier txg.
+        let phys = self.dsl().dataset_phys(self.0.object)?;
+        if phys.bp.is_hole() {
+            return Ok(None);
+        }
+        self.dsl().keys().admit(self)?;
+        Ok(Some(phys.bp))
+    }
+
+    /// The object set at a pointer that [`Dataset::synced_root`] returned, read with `options`.
+    ///
+    /// # Errors
+    /// Those of [`Dataset::objset`].
+    pub fn objset_at(&self, root: &Blkptr, options: ReadOptions) -> Result<Objset> {
+        let cache = self.dsl().mos().objset().cache().clone();
+        Ok(Objset::open(cache, self.0.object.0, root, options)?)
     }
 
     /// The object set, open for changes.

@@ -62,4 +62,11 @@ impl Failures {
             self.first.push((path.to_owned(), error));
         }
     }
+
+    /// Adds these behind its own.
+    pub(crate) fn append(&mut self, other: Failures) {
+        self.count += other.count;
+        self.first.extend(other.first);
+        self.first.truncate(NAMED_MAX);
+    }
 }

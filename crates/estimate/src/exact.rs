@@ -3,15 +3,13 @@
 use crate::dedup::{Saving, Table};
 use crate::directory::Names;
 use crate::metadata::{Dnodes, First, Shape};
+use crate::origin::{File, Origin, Other, Visitor};
 use crate::pointers::{PER_BLOCK, Pointers};
 use crate::report::Measured;
 use crate::rule::Space;
 use crate::unit::{self, Job, Unit, Work, block_size, blocks};
-use crate::walk::{File, Other, Roots, Visitor};
 use crate::{Deadline, Failures, Options};
 use ondisk::CompressKind;
-use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Units that are read before their results are counted.
@@ -31,7 +29,7 @@ pub(crate) struct Pass<'a> {
     columns: Vec<Column>,
     /// The file whose units are being counted can't be read.
     failed: bool,
-    failures: Vec<(PathBuf, io::Error)>,
+    failures: Failures,
     scratch: Vec<u8>,
 }
 
@@ -85,7 +83,7 @@ impl<'a> Pass<'a> {
             })
         });
         let columns = if measure { columns.collect() } else { Vec::new() };
-        let (jobs, failures) = (Vec::new(), Vec::new());
+        let (jobs, failures) = (Vec::new(), Failures::default());
         Pass {
             options,
             measure,
@@ -102,11 +100,11 @@ impl<'a> Pass<'a> {
     }
 
     /// Reads the units that wait. False if the time ended.
-    fn flush(&mut self, roots: &Roots) -> bool {
+    fn flush(&mut self, origin: &dyn Origin) -> bool {
         let jobs = std::mem::take(&mut self.jobs);
         let keep = self.table.as_ref().map(Table::most);
         let work = Work { measure: self.measure, keep: keep.as_deref() };
-        let units = unit::read_all(roots, &jobs, self.options, work, self.deadline);
+        let units = unit::read_all(origin, &jobs, self.options, work, self.deadline);
         for (job, unit) in jobs.iter().zip(units) {
             match unit {
                 None => {
@@ -115,7 +113,7 @@ impl<'a> Pass<'a> {
                 }
                 Some(Err(e)) if !self.failed => {
                     self.failed = true;
-                    self.failures.push((roots.path(job.file.root, &job.file.path), e));
+                    self.failures.add(&origin.path(job.file.root, &job.file.path), e);
                 }
                 Some(Err(_)) => {}
                 Some(Ok(unit)) => self.count(job, unit),
@@ -163,9 +161,7 @@ impl<'a> Pass<'a> {
         if self.late {
             return Err(self.read);
         }
-        for (path, error) in self.failures {
-            failures.add(&path, error);
-        }
+        failures.append(self.failures);
         let savings = self.table.map(|table| table.savings(self.options.compressors.len()));
         let measured = self.columns.into_iter().map(Column::measured).collect();
         Ok(Whole { measured, savings, read: self.read })
@@ -212,14 +208,14 @@ impl Column {
 }
 
 impl Visitor for Pass<'_> {
-    fn file(&mut self, roots: &Roots, file: File) -> bool {
+    fn file(&mut self, origin: &dyn Origin, file: File) -> bool {
         let (file, unit) = (Arc::new(file), self.options.unit());
         let mut offset = 0;
         while offset < file.size {
             let last = file.size - offset <= unit;
             self.jobs.push(Job { file: file.clone(), offset, last });
             offset += unit;
-            if self.jobs.len() >= BATCH && !self.flush(roots) {
+            if self.jobs.len() >= BATCH && !self.flush(origin) {
                 return false;
             }
         }
@@ -245,7 +241,9 @@ impl Visitor for Pass<'_> {
         }
     }
 
-    fn end(&mut self, roots: &Roots) {
-        self.flush(roots);
+    fn end(&mut self, origin: &dyn Origin) -> bool {
+        let done = self.flush(origin);
+        self.columns.iter_mut().for_each(|column| column.dnodes.end());
+        done
     }
 }

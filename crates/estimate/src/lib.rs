@@ -6,9 +6,10 @@
 //! metadata of files and directories are made as bytes and compressed like any metadata
 //! (`metadata`, `directory`).
 //!
-//! A tree is walked twice at most. The first walk reads only names and attributes. If all contents
-//! are within the limit on reading, the second walk reads everything, and the result is exact
-//! (`exact`). Otherwise a sample is read (`sample`).
+//! The files are below directories of this system (`walk`), or in file systems that a caller reads
+//! (`systems`). A tree is walked twice at most. The first walk reads only names and attributes. If
+//! all contents are within the limit on reading, the second walk reads everything, and the result
+//! is exact (`exact`). Otherwise a sample is read (`sample`).
 //!
 //! # The sample
 //! Files are cut into units of the largest record size. A unit is a cluster: it holds whole records
@@ -39,10 +40,12 @@ mod directory;
 mod error;
 mod exact;
 mod metadata;
+mod origin;
 mod pointers;
 mod report;
 mod rule;
 mod sample;
+mod systems;
 mod unit;
 mod walk;
 
@@ -50,11 +53,13 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 pub use error::{Error, Failures, Result};
+pub use origin::Walked;
 pub use report::{Deduplicated, Report, Row};
-pub use walk::Walked;
+pub use systems::{FileSystems, Kind, Node, Wanted};
 
 use codec::compress::ZstdLevel;
 use ondisk::CompressKind;
+use origin::Origin;
 
 /// Most record sizes, and most compressors.
 pub const COLUMNS_MAX: usize = 16;
@@ -150,14 +155,30 @@ impl Deadline {
 ///   searched, before everything was read.
 pub fn estimate(roots: &[PathBuf], options: &Options) -> Result<Report> {
     options.check()?;
+    run(&walk::Roots::open(roots, options.cross)?, options)
+}
+
+/// Estimates what these file systems would take, each with the same records and compressor.
+///
+/// Equal records are searched in all of them. What can't be read is in [`Report::failures`].
+///
+/// # Errors
+/// * [`Error::RecordSize`], [`Error::Ashift`], [`Error::Columns`]: the options are invalid.
+/// * [`Error::Time`]: see [`estimate`].
+pub fn estimate_file_systems(systems: &dyn FileSystems, options: &Options) -> Result<Report> {
+    options.check()?;
+    run(&systems::All(systems), options)
+}
+
+fn run(origin: &dyn Origin, options: &Options) -> Result<Report> {
     let mut failures = Failures::default();
     let mut survey = sample::Survey::new(options);
-    let walked = walk::walk(roots, options, &mut survey, &mut failures)?;
+    let walked = origin.walk(&mut survey, &mut failures);
     let exact = options.sample.is_none_or(|most| walked.bytes <= most);
     let mut report = Report { walked, exact, draws: 0, read: 0, rows: Vec::new(), failures };
     let mut savings = None;
     if exact || options.dedup {
-        match everything(roots, options, &report)? {
+        match everything(origin, options, &report)? {
             Some((failures, whole)) => {
                 report.failures = failures;
                 if exact {
@@ -170,7 +191,7 @@ pub fn estimate(roots: &[PathBuf], options: &Options) -> Result<Report> {
             None => report.exact = false,
         }
     }
-    let sample = survey.sample(roots, options, Deadline::after(options.time))?;
+    let sample = survey.sample(origin, options, Deadline::after(options.time))?;
     report.rows = report::rows(options, &sample.measured, savings.as_deref());
     (report.draws, report.read) = (sample.draws, sample.read);
     // Reading everything has met the same failures.
@@ -185,7 +206,7 @@ pub fn estimate(roots: &[PathBuf], options: &Options) -> Result<Report> {
 ///
 /// `None` if that takes too long and a sample can replace it.
 fn everything(
-    roots: &[PathBuf],
+    origin: &dyn Origin,
     options: &Options,
     report: &Report,
 ) -> Result<Option<(Failures, exact::Whole)>> {
@@ -199,7 +220,7 @@ fn everything(
     };
     let table = options.dedup.then(|| dedup::Table::new(&options.records, share));
     let mut pass = exact::Pass::new(options, report.exact, table, Deadline::after(time));
-    walk::walk(roots, options, &mut pass, &mut failures)?;
+    origin.walk(&mut pass, &mut failures);
     match pass.finish(&mut failures) {
         Ok(whole) => Ok(Some((failures, whole))),
         Err(read) if needed => Err(Error::Time { read, size }),

@@ -5,9 +5,9 @@
 //! Object numbers and checksums are made up.
 
 use crate::directory::Taken;
+use crate::origin::{File, Other};
 use crate::pointers::{Noise, Pointers, pointer};
 use crate::rule::{self, Space};
-use crate::walk::{File, Other};
 use ondisk::blkptr::{Body, Embedded};
 use ondisk::dnode::{DNODE_BLOCK_SIZE, DNODE_MIN_SIZE, DnodeFlags};
 use ondisk::sa::{Attr, SaRegistry};
@@ -51,6 +51,8 @@ pub(crate) struct Dnodes {
     /// Complete blocks.
     blocks: u64,
     space: Space,
+    /// What complete file systems take.
+    ended: Space,
     registry: SaRegistry,
     noise: Noise,
     /// Where the next block of the pool would begin.
@@ -63,15 +65,20 @@ impl Dnodes {
         let mut registry = SaRegistry::new();
         registry.register_known(|_| false);
         let (noise, block, scratch) = (Noise(1), Vec::new(), Vec::new());
-        let space = Space::default();
+        let (space, ended) = (Space::default(), Space::default());
         let mut dnodes =
-            Dnodes { sector, block, blocks: 0, space, registry, noise, offset: 1 << 24, scratch };
+            Dnodes { sector, block, blocks: 0, space, ended, registry, noise, offset: 1 << 24, scratch };
+        dnodes.begin();
+        dnodes
+    }
+
+    /// Begins a file system.
+    fn begin(&mut self) {
         for _ in 0..OWN_OBJECTS {
             let mut dnode = empty(DmuType::MASTER_NODE);
-            dnode.blkptrs = vec![dnodes.pointer(512, First::Stored)];
-            dnodes.push(&dnode);
+            dnode.blkptrs = vec![self.pointer(512, First::Stored)];
+            self.push(&dnode);
         }
-        dnodes
     }
 
     /// Adds a regular file.
@@ -192,15 +199,15 @@ impl Dnodes {
         self.block.clear();
     }
 
-    /// What all metadata takes that belong to no file's blocks.
-    pub(crate) fn finish(mut self) -> Space {
+    /// Ends a file system. What follows is in another one.
+    pub(crate) fn end(&mut self) {
         if !self.block.is_empty() {
             self.seal();
         }
-        let mut space = self.space;
+        let mut space = std::mem::take(&mut self.space);
         let mut pointers = Pointers::new(self.sector, DNODE_BLOCK_SIZE as u64, true);
         space.add(pointers.whole(self.blocks));
-        let (mut blocks, mut levels) = (self.blocks, 1);
+        let (mut blocks, mut levels) = (std::mem::take(&mut self.blocks), 1);
         while blocks > 1 {
             (blocks, levels) = (blocks.div_ceil(1024), levels + 1);
         }
@@ -213,7 +220,13 @@ impl Dnodes {
         for psize in OWN_SMALL {
             space.metadata(self.sector, psize);
         }
-        space
+        self.ended.add(space);
+        self.begin();
+    }
+
+    /// What all metadata of the file systems that have ended takes, without files' indirect blocks.
+    pub(crate) fn finish(self) -> Space {
+        self.ended
     }
 }
 

@@ -1,8 +1,8 @@
 //! The result of an estimate.
 
 use crate::dedup::Saving;
+use crate::origin::Walked;
 use crate::rule::Space;
-use crate::walk::Walked;
 use crate::{Failures, Options};
 use ondisk::CompressKind;
 

@@ -2,11 +2,11 @@
 
 use crate::directory::Names;
 use crate::metadata::{Dnodes, First, Shape};
+use crate::origin::{File, Origin, Other, Visitor};
 use crate::pointers::{Noise, Pointers};
 use crate::report::Measured;
 use crate::rule::Space;
 use crate::unit::{self, Cell, Job, Unit, Work, block_size, blocks};
-use crate::walk::{File, Other, Roots, Visitor};
 use crate::{Deadline, Error, Options, Result};
 use ondisk::CompressKind;
 use std::cmp::Reverse;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 const DRAWS_MAX: usize = 1 << 14;
 /// Fewest draws. Even a small limit on reading allows them.
 pub(crate) const DRAWS_MIN: usize = 8;
-/// Draws whose units are read together.
+/// Most draws whose units are read together.
 const BATCH: usize = 256;
 
 /// The first walk: it counts, and draws units.
@@ -126,28 +126,27 @@ impl<'a> Survey<'a> {
     /// Reads the drawn units.
     ///
     /// # Errors
-    /// * [`Error::Directory`]: one of the directories can't be opened.
     /// * [`Error::Time`]: the time ended before the smallest sample was read.
     pub(crate) fn sample(
         mut self,
-        roots: &[PathBuf],
+        origin: &dyn Origin,
         options: &Options,
         deadline: Deadline,
     ) -> Result<Sample> {
-        let roots = Roots::open(roots)?;
         self.drawn.truncate(self.allowed());
         let mut columns = vec![Sums::default(); options.records.len() * options.compressors.len()];
         let (mut draws, mut read, mut failures) = (0, 0, Vec::new());
-        for batch in self.drawn.chunks(BATCH) {
+        for batch in batches(&self.drawn) {
             let (jobs, times) = distinct(batch);
             let work = Work { measure: true, keep: None };
-            for ((job, times), unit) in
-                jobs.iter().zip(times).zip(unit::read_all(&roots, &jobs, options, work, deadline))
-            {
+            let units = unit::read_all(origin, &jobs, options, work, deadline);
+            // The units of a batch are read in the order of the trees. Those that were read before
+            // the deadline are no sample of all.
+            let Some(units) = units.into_iter().collect::<Option<Vec<_>>>() else { break };
+            for ((job, times), unit) in jobs.iter().zip(times).zip(units) {
                 match unit {
-                    None => {}
-                    Some(Err(e)) => failures.push((roots.path(job.file.root, &job.file.path), e)),
-                    Some(Ok(unit)) => {
+                    Err(e) => failures.push((origin.path(job.file.root, &job.file.path), e)),
+                    Ok(unit) => {
                         draws += times;
                         read += unit.read;
                         self.count(job, &unit, times as f64, &mut columns);
@@ -237,18 +236,31 @@ fn whole(size: u64, len: u64, record: u64, sector: u64) -> Space {
     Space { asize: count * block.next_multiple_of(sector), psize: count * block, logical: count * block }
 }
 
+/// Cuts draws into batches. The first is the smallest sample, and each further one is as long as
+/// all before it, up to [`BATCH`]. So an end of the time loses no more than half of what was read.
+fn batches<T>(mut drawn: &[T]) -> impl Iterator<Item = &[T]> {
+    let mut before = 0;
+    std::iter::from_fn(move || {
+        let len = before.clamp(DRAWS_MIN, BATCH).min(drawn.len());
+        let (batch, rest) = drawn.split_at(len);
+        (drawn, before) = (rest, before + len);
+        (len > 0).then_some(batch)
+    })
+}
+
 /// The units of some draws, and how often each was drawn.
 fn distinct(batch: &[Option<(Arc<File>, u64)>]) -> (Vec<Job>, Vec<u64>) {
-    let (mut jobs, mut times, mut known) = (Vec::new(), Vec::new(), HashMap::new());
+    let (mut units, mut known) = (Vec::new(), HashMap::new());
     for (file, offset) in batch.iter().flatten() {
         let at = *known.entry((Arc::as_ptr(file), *offset)).or_insert_with(|| {
-            jobs.push(Job { file: file.clone(), offset: *offset, last: false });
-            times.push(0);
-            jobs.len() - 1
+            units.push((Job { file: file.clone(), offset: *offset, last: false }, 0));
+            units.len() - 1
         });
-        times[at] += 1;
+        units[at].1 += 1;
     }
-    (jobs, times)
+    // Some origins open one tree after the other.
+    units.sort_by_key(|(job, _)| job.file.root);
+    units.into_iter().unzip()
 }
 
 /// What a unit takes, as shares of its weight.
@@ -298,7 +310,7 @@ fn student(d: f64) -> f64 {
 }
 
 impl Visitor for Survey<'_> {
-    fn file(&mut self, _: &Roots, file: File) -> bool {
+    fn file(&mut self, _: &dyn Origin, file: File) -> bool {
         let sector = self.options.sector();
         for known in &mut self.records {
             let (size, record) = (file.size, known.record);
@@ -333,7 +345,10 @@ impl Visitor for Survey<'_> {
         self.dnodes.other(file, kind);
     }
 
-    fn end(&mut self, _: &Roots) {}
+    fn end(&mut self, _: &dyn Origin) -> bool {
+        self.dnodes.end();
+        true
+    }
 }
 
 #[cfg(test)]

@@ -1,19 +1,14 @@
 //! Reads a unit of a file, and what its records would take.
 
+use crate::origin::{File, Origin, PAGE};
 use crate::rule::{Fate, Space, fate};
-use crate::walk::{File, Roots};
-use crate::{Deadline, Options, walk};
+use crate::{Deadline, Options};
 use codec::compress;
 use ondisk::CompressKind;
-use rustix::fs::{SeekFrom, seek};
-use rustix::io::Errno;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// Granularity of the map of holes: the smallest record.
-const PAGE: u64 = 4 << 10;
 /// The unit of a file's block size.
 const BLOCK_MIN: u64 = 512;
 
@@ -80,7 +75,7 @@ pub(crate) struct Job {
 /// Reads units on several threads. The results have the order of the jobs. `None` after the
 /// deadline.
 pub(crate) fn read_all(
-    roots: &Roots,
+    origin: &dyn Origin,
     jobs: &[Job],
     options: &Options,
     work: Work<'_>,
@@ -96,7 +91,7 @@ pub(crate) fn read_all(
                 jobs.get(at).zip(done.get(at))
             }
         {
-            let _ = slot.set(read(roots, &job.file, job.offset, options, work, &mut scratch));
+            let _ = slot.set(read(origin, &job.file, job.offset, options, work, &mut scratch));
         }
     };
     std::thread::scope(|scope| {
@@ -123,7 +118,7 @@ pub(crate) fn blocks(len: u64, block: u64) -> u64 {
 /// # Errors
 /// The file can't be read, or is no longer the file that the walk found.
 fn read(
-    roots: &Roots,
+    origin: &dyn Origin,
     file: &File,
     offset: u64,
     options: &Options,
@@ -140,48 +135,13 @@ fn read(
     data.resize(most.unwrap_or(len) as usize, 0);
     pages.clear();
     pages.resize(len.div_ceil(PAGE) as usize, !file.sparse);
-    let read = fill(roots, file, offset, &mut data[..len as usize], pages)?;
+    let read = origin.fill(file, offset, &mut data[..len as usize], pages)?;
     let mut unit = Unit { read, ..Unit::default() };
     for (index, record) in options.records.iter().enumerate() {
         let records = Records { index, record: u64::from(*record), file, offset, len };
         records.measure(options, work, (data, pages), packed, &mut unit);
     }
     Ok(unit)
-}
-
-/// Reads the ranges that are no holes, and marks their pages.
-fn fill(roots: &Roots, file: &File, offset: u64, data: &mut [u8], pages: &mut [bool]) -> io::Result<u64> {
-    let opened = walk::open(roots, file)?;
-    if !file.sparse {
-        opened.read_exact_at(data, offset)?;
-        return Ok(data.len() as u64);
-    }
-    let (mut at, end, mut read) = (offset, offset + data.len() as u64, 0);
-    while at < end {
-        let from = match seek(&opened, SeekFrom::Data(at)) {
-            Ok(from) => from.max(at),
-            // There is a hole up to the end.
-            Err(Errno::NXIO) => break,
-            // The file system doesn't know holes.
-            Err(Errno::INVAL) => at,
-            Err(e) => return Err(e.into()),
-        };
-        let to = match seek(&opened, SeekFrom::Hole(from)) {
-            Ok(to) => to,
-            Err(Errno::NXIO | Errno::INVAL) => end,
-            Err(e) => return Err(e.into()),
-        };
-        let to = to.clamp(from.saturating_add(1), end.max(from.saturating_add(1)));
-        if from >= end {
-            break;
-        }
-        let range = (from - offset) as usize..(to - offset) as usize;
-        opened.read_exact_at(&mut data[range.clone()], from)?;
-        pages[range.start / PAGE as usize..range.end.div_ceil(PAGE as usize)].fill(true);
-        read += to - from;
-        at = to;
-    }
-    Ok(read)
 }
 
 /// The records of one size in a unit.

@@ -9,8 +9,9 @@
 //! names is walked in the same order on any file system.
 
 use crate::directory::Names;
-use crate::{Error, Failures, Options, Result};
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, fstat, openat, statat};
+use crate::origin::{BATCH, File, LINKED_MAX, Origin, Other, PAGE, Visitor, Walked};
+use crate::{Error, Failures, Result};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, SeekFrom, Stat, fstat, openat, seek, statat};
 use rustix::io::Errno;
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -18,12 +19,8 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-
-/// Names that are sorted at a time.
-const BATCH: usize = 1 << 16;
-/// Most files with several names that are remembered.
-const LINKED_MAX: usize = 1 << 22;
 
 /// The directories at which the walk begins.
 #[derive(Debug)]
@@ -31,66 +28,17 @@ pub(crate) struct Roots {
     paths: Vec<PathBuf>,
     open: Vec<OwnedFd>,
     ids: Vec<(u64, u64)>,
-}
-
-/// A file or directory that the walk found.
-#[derive(Debug, Clone)]
-pub(crate) struct File {
-    /// Index of the root.
-    pub(crate) root: usize,
-    /// Its path below the root.
-    pub(crate) path: PathBuf,
-    dev: u64,
-    ino: u64,
-    pub(crate) size: u64,
-    /// Whether it takes less space than its size, so that it may have holes.
-    pub(crate) sparse: bool,
-    pub(crate) mode: u32,
-    pub(crate) uid: u32,
-    pub(crate) gid: u32,
-    /// Access and change, each in seconds and nanoseconds.
-    pub(crate) times: [[u64; 2]; 2],
-}
-
-/// Something with a dnode and without data.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Other {
-    /// A symbolic link.
-    Symlink,
-    /// A device, fifo or socket.
-    Special,
-}
-
-/// What a walk found.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Walked {
-    /// Regular files. A file with several names counts once.
-    pub files: u64,
-    /// Directories.
-    pub directories: u64,
-    /// Symbolic links, devices, fifos and sockets.
-    pub others: u64,
-    /// Bytes of all files, holes included.
-    pub bytes: u64,
-    /// Directories where another file system is mounted, which was not entered.
-    pub mounts: u64,
-}
-
-/// Gets what a walk finds.
-pub(crate) trait Visitor {
-    /// A regular file. False ends the walk.
-    fn file(&mut self, roots: &Roots, file: File) -> bool;
-    /// A directory with its names, after all of them were read.
-    fn directory(&mut self, directory: &File, names: Names);
-    /// Anything else.
-    fn other(&mut self, file: &File, kind: Other);
-    /// The walk ends.
-    fn end(&mut self, roots: &Roots);
+    /// Enter file systems that are mounted below.
+    cross: bool,
 }
 
 impl Roots {
-    pub(crate) fn open(paths: &[PathBuf]) -> Result<Roots> {
-        let mut roots = Roots { paths: Vec::new(), open: Vec::new(), ids: Vec::new() };
+    /// Opens these directories.
+    ///
+    /// # Errors
+    /// * [`Error::Directory`]: one of them can't be opened, or is a symbolic link.
+    pub(crate) fn open(paths: &[PathBuf], cross: bool) -> Result<Roots> {
+        let mut roots = Roots { paths: Vec::new(), open: Vec::new(), ids: Vec::new(), cross };
         for path in paths {
             let failed = |source: Errno| Error::Directory { path: path.clone(), source: source.into() };
             // A slash at the end would follow a link.
@@ -107,14 +55,6 @@ impl Roots {
         }
         Ok(roots)
     }
-
-    /// The whole path of a file.
-    pub(crate) fn path(&self, root: usize, below: &Path) -> PathBuf {
-        match below.as_os_str().is_empty() {
-            true => self.paths[root].clone(),
-            false => self.paths[root].join(below),
-        }
-    }
 }
 
 /// Opens a directory below a root.
@@ -128,14 +68,14 @@ fn directory(roots: &Roots, root: usize, path: &Path) -> std::result::Result<Own
 }
 
 /// Opens a file that a walk found.
-pub(crate) fn open(roots: &Roots, file: &File) -> io::Result<fs::File> {
+fn open(roots: &Roots, file: &File) -> io::Result<fs::File> {
     let above = file.path.parent().unwrap_or(Path::new(""));
     let name = file.path.file_name().ok_or(Errno::ISDIR)?;
     let fd = directory(roots, file.root, above)?;
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let found = statat(&fd, name, AtFlags::SYMLINK_NOFOLLOW)?;
     let is = |stat: &Stat| {
-        FileType::from_raw_mode(stat.st_mode).is_file() && (stat.st_dev, stat.st_ino) == (file.dev, file.ino)
+        FileType::from_raw_mode(stat.st_mode).is_file() && (stat.st_dev, stat.st_ino) == file.id
     };
     let opened = is(&found).then(|| openat(&fd, name, flags, Mode::empty())).ok_or(Errno::STALE)??;
     if !is(&fstat(&opened)?) {
@@ -150,8 +90,7 @@ fn described(root: usize, path: PathBuf, stat: &Stat) -> File {
     File {
         root,
         path,
-        dev: stat.st_dev,
-        ino: stat.st_ino,
+        id: (stat.st_dev, stat.st_ino),
         size,
         sparse: u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512) < size,
         mode: stat.st_mode,
@@ -163,8 +102,7 @@ fn described(root: usize, path: PathBuf, stat: &Stat) -> File {
 
 /// The state of a walk.
 struct Walk<'a> {
-    roots: Roots,
-    cross: bool,
+    roots: &'a Roots,
     visitor: &'a mut dyn Visitor,
     failures: &'a mut Failures,
     done: Walked,
@@ -175,38 +113,71 @@ struct Walk<'a> {
     ended: bool,
 }
 
-/// Walks over everything below these directories.
-///
-/// # Errors
-/// * [`Error::Directory`]: one of the directories can't be opened, or is a symbolic link.
-pub(crate) fn walk(
-    paths: &[PathBuf],
-    options: &Options,
-    visitor: &mut dyn Visitor,
-    failures: &mut Failures,
-) -> Result<Walked> {
-    let roots = Roots::open(paths)?;
-    let todo = (0..roots.open.len()).rev().map(|root| (root, PathBuf::new())).collect();
-    let (done, linked) = (Walked::default(), HashSet::new());
-    let mut walk = Walk { roots, cross: options.cross, visitor, failures, done, todo, linked, ended: false };
-    while let Some((root, path)) = walk.todo.pop() {
-        if let Err(e) = walk.enter(root, &path) {
-            walk.failures.add(&walk.roots.path(root, &path), e.into());
+impl Origin for Roots {
+    fn walk(&self, visitor: &mut dyn Visitor, failures: &mut Failures) -> Walked {
+        let todo = (0..self.open.len()).rev().map(|root| (root, PathBuf::new())).collect();
+        let (done, linked) = (Walked::default(), HashSet::new());
+        let mut walk = Walk { roots: self, visitor, failures, done, todo, linked, ended: false };
+        while let Some((root, path)) = walk.todo.pop() {
+            if let Err(e) = walk.enter(root, &path) {
+                walk.failures.add(&self.path(root, &path), e.into());
+            }
+            if walk.ended {
+                break;
+            }
         }
-        if walk.ended {
-            break;
+        let Walk { visitor, done, ended, .. } = walk;
+        if !ended {
+            visitor.end(self);
+        }
+        done
+    }
+
+    fn path(&self, root: usize, below: &Path) -> PathBuf {
+        match below.as_os_str().is_empty() {
+            true => self.paths[root].clone(),
+            false => self.paths[root].join(below),
         }
     }
-    let Walk { roots, visitor, done, ended, .. } = walk;
-    if !ended {
-        visitor.end(&roots);
+
+    fn fill(&self, file: &File, offset: u64, data: &mut [u8], pages: &mut [bool]) -> io::Result<u64> {
+        let opened = open(self, file)?;
+        if !file.sparse {
+            opened.read_exact_at(data, offset)?;
+            return Ok(data.len() as u64);
+        }
+        let (mut at, end, mut read) = (offset, offset + data.len() as u64, 0);
+        while at < end {
+            let from = match seek(&opened, SeekFrom::Data(at)) {
+                Ok(from) => from.max(at),
+                // There is a hole up to the end.
+                Err(Errno::NXIO) => break,
+                // The file system doesn't know holes.
+                Err(Errno::INVAL) => at,
+                Err(e) => return Err(e.into()),
+            };
+            let to = match seek(&opened, SeekFrom::Hole(from)) {
+                Ok(to) => to,
+                Err(Errno::NXIO | Errno::INVAL) => end,
+                Err(e) => return Err(e.into()),
+            };
+            let to = to.clamp(from.saturating_add(1), end.max(from.saturating_add(1)));
+            if from >= end {
+                break;
+            }
+            let range = (from - offset) as usize..(to - offset) as usize;
+            opened.read_exact_at(&mut data[range.clone()], from)?;
+            pages[range.start / PAGE as usize..range.end.div_ceil(PAGE as usize)].fill(true);
+            read += to - from;
+            at = to;
+        }
+        Ok(read)
     }
-    Ok(done)
 }
 
 impl Walk<'_> {
     fn enter(&mut self, root: usize, path: &Path) -> std::result::Result<(), Errno> {
-        let fd = directory(&self.roots, root, path)?;
+        let fd = directory(self.roots, root, path)?;
         let stat = fstat(&fd)?;
         self.done.directories += 1;
         let mut names = Names::default();
@@ -248,7 +219,7 @@ impl Walk<'_> {
             if self.roots.ids.contains(&id) {
                 return;
             }
-            if stat.st_dev != above.st_dev && !self.cross {
+            if stat.st_dev != above.st_dev && !self.roots.cross {
                 self.done.mounts += 1;
                 return;
             }
@@ -268,7 +239,7 @@ impl Walk<'_> {
             FileType::RegularFile => {
                 self.done.files += 1;
                 self.done.bytes = self.done.bytes.saturating_add(file.size);
-                self.ended = !self.visitor.file(&self.roots, file);
+                self.ended = !self.visitor.file(self.roots, file);
             }
             kind => {
                 self.done.others += 1;

@@ -75,7 +75,7 @@ impl Held {
     ) -> Result<(Visit, Opened), Error> {
         let keys = target::keys(args)?;
         let (dataset, command) = (dataset.to_owned(), command.to_owned());
-        let opening = Opening { dataset, command, write, keys };
+        let opening = Opening { dataset, command, write, keys, beside: false };
         (io.visit)(&opening).map_err(|denied| match denied {
             Denied::Theirs => {
                 let mounts = io.service.mounts().unwrap_or_default();

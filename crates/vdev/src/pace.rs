@@ -85,6 +85,14 @@ impl Pace {
     ) -> Self {
         Self(Arc::new(Rules { clock, waited_ns, hurries: Box::new(hurries) }))
     }
+
+    /// The same pace, which also hurries while `hurries` returns true.
+    #[must_use]
+    pub(crate) fn hurried_by(&self, hurries: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        let Rules { clock, waited_ns, .. } = &*self.0;
+        let before = self.clone();
+        Self::new(Arc::clone(clock), Arc::clone(waited_ns), move || (before.0.hurries)() || hurries())
+    }
 }
 
 /// Operations of the foreground on a leaf; on a cache line of its own, since all threads write it.

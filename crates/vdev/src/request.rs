@@ -78,6 +78,17 @@ impl Request {
         self.priority
     }
 
+    /// Whether it yields to foreground I/O.
+    pub fn is_paced(&self) -> bool {
+        self.pace.is_some()
+    }
+
+    /// The same request, which does not yield while `hurries` returns true.
+    #[must_use]
+    pub fn hurried_by(&self, hurries: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        Self { pace: self.pace.as_ref().map(|pace| pace.hurried_by(hurries)), ..self.clone() }
+    }
+
     /// How it yields; `None` for a request of the foreground.
     pub(crate) fn pace(&self) -> Option<&Pace> {
         self.pace.as_ref()

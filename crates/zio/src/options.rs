@@ -41,6 +41,11 @@ impl IoFlags {
     /// With [`IoFlags::MUST_SUCCEED`]: the reader can do without a damaged block, and waits only
     /// for missing devices. No effect alone (`ZIO_FLAG_CANFAIL`).
     pub const CAN_FAIL: Self = Self(16);
+    /// The block may have been freed, and its places may hold other blocks, each copy another one.
+    /// So wrong bytes are neither damage nor an error of a device, even if some copy is right.
+    /// Nothing is recorded, repaired or read again. Blocks without a checksum are refused. Read
+    /// errors that a device reports count for it as usual.
+    pub const MAY_BE_FREED: Self = Self(32);
 
     /// Whether all of `flags` are set.
     pub const fn has(self, flags: Self) -> bool {
@@ -62,6 +67,7 @@ impl std::fmt::Debug for IoFlags {
             (Self::SCRUBBED_NEXT, "scrubbed next"),
             (Self::MUST_SUCCEED, "must succeed"),
             (Self::CAN_FAIL, "can fail"),
+            (Self::MAY_BE_FREED, "may be freed"),
         ];
         let set = names.iter().filter(|(flag, _)| self.has(*flag)).map(|(_, name)| name);
         f.debug_set().entries(set).finish()

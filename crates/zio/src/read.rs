@@ -274,9 +274,16 @@ impl Zio {
     pub fn read_packed(&self, bp: &Blkptr, bookmark: &Bookmark, options: &ReadOptions) -> Result<Opened> {
         self.read_opened(bp, bookmark, options).inspect_err(|e| {
             if !options.has(IoFlags::SPECULATIVE) && !options.has(IoFlags::MAY_BE_STALE) {
-                self.damage.judge(bp, bookmark, e);
+                self.judge(bp, bookmark, e, options);
             }
         })
+    }
+
+    /// Records a block that can't be read as damaged, unless it may have been freed.
+    fn judge(&self, bp: &Blkptr, bookmark: &Bookmark, error: &Error, options: &ReadOptions) {
+        if !options.has(IoFlags::MAY_BE_FREED) {
+            self.damage.judge(bp, bookmark, error);
+        }
     }
 
     fn read_opened(&self, bp: &Blkptr, bookmark: &Bookmark, options: &ReadOptions) -> Result<Opened> {
@@ -334,7 +341,7 @@ impl Zio {
         match &bp.body {
             Body::Stored(s) if bp.is_encrypted() => {
                 let raw = self.fetch_stored(bp, s, bookmark, options);
-                let raw = raw.inspect_err(|e| self.damage.judge(bp, bookmark, e))?;
+                let raw = raw.inspect_err(|e| self.judge(bp, bookmark, e, options))?;
                 // Ciphertext that can't be decompressed is no damage.
                 self.decode(bp, s, raw, bookmark).map(|opened| opened.block)
             }
@@ -351,7 +358,7 @@ impl Zio {
         match &bp.body {
             Body::Stored(s) => {
                 let raw = self.fetch_stored(bp, s, bookmark, options);
-                Ok(raw.inspect_err(|e| self.damage.judge(bp, bookmark, e))?.freeze())
+                Ok(raw.inspect_err(|e| self.judge(bp, bookmark, e, options))?.freeze())
             }
             Body::Embedded(e) => Ok(Block::copy_of(e.payload())),
             Body::Hole | Body::Redacted => self.read(bp, bookmark, options),
@@ -404,13 +411,12 @@ impl Zio {
         bm: &Bookmark,
         options: &ReadOptions,
     ) -> Result<AlignedBuf> {
-        // A log's chain names the next block, which a crash may leave unwritten.
-        let speculative = bp.kind == DmuType::INTENT_LOG || options.has(IoFlags::SPECULATIVE);
+        let speculative = is_speculative(bp, options);
         let (size, birth) = (s.psize.0 as usize, s.phys_birth);
         let fetch = Fetch { dva, size, birth, bookmark: bm, speculative, options };
         match self.spoiled(bp, s, dva, bm) {
             Some(false) => {
-                if !options.has(IoFlags::SPECULATIVE) {
+                if !options.has(IoFlags::SPECULATIVE) && !options.has(IoFlags::MAY_BE_FREED) {
                     self.tree().charge_reads(dva.vdev, dva.offset.0, s.psize, s.phys_birth);
                 }
                 Err(Error::Io { bookmark: *bm, dva: *dva, unread: 1, source: None })
@@ -450,6 +456,12 @@ impl Zio {
             let source = Corrupt::Range { what: "block pointer", field: "psize", value: s.psize.0 };
             return Err(Error::Corrupt { bookmark: *bm, source });
         }
+        let unverified = matches!(s.checksum, ChecksumKind::Off | ChecksumKind::Noparity) && !s.crypt;
+        if unverified && options.has(IoFlags::MAY_BE_FREED) {
+            let why = "it has no checksum, so another block could be read for it";
+            let source = Corrupt::Shape { what: "block pointer", why };
+            return Err(Error::Corrupt { bookmark: *bm, source });
+        }
         loop {
             let mut failure = None;
             let mut wrong = false;
@@ -461,7 +473,8 @@ impl Zio {
                         if wrong {
                             self.note_unhealed(bm, s.phys_birth, options);
                         }
-                        if wrong && options.has(IoFlags::MAY_BE_STALE) {
+                        let may_be_freed = options.has(IoFlags::MAY_BE_FREED);
+                        if wrong && options.has(IoFlags::MAY_BE_STALE) && !may_be_freed {
                             let sure = options.without(IoFlags::MAY_BE_STALE);
                             s.copies().take(before).for_each(|dva| drop(read(dva, &sure)));
                         }
@@ -482,7 +495,8 @@ impl Zio {
 
     /// Records, by its physical birth, a block that was read though something is wrong on a device.
     fn note_unhealed(&self, bm: &Bookmark, birth: Txg, options: &ReadOptions) {
-        if !(options.has(IoFlags::SPECULATIVE) || options.has(IoFlags::SCRUBBED_NEXT)) {
+        let unsaid = [IoFlags::SPECULATIVE, IoFlags::SCRUBBED_NEXT];
+        if !unsaid.into_iter().any(|flag| options.has(flag)) {
             self.unhealed.note(bm, birth);
         }
     }
@@ -529,7 +543,13 @@ impl Zio {
                     // A device that is only missing would be recorded with every read; its DTL
                     // covers that.
                     let damaged = wrong.is_some() || attempts.failure().io.is_some();
-                    attempts.settle(Some(&buf));
+                    if options.has(IoFlags::MAY_BE_FREED) {
+                        // Other places may hold another block by now: no device is at fault. The
+                        // repair looks the block up again.
+                        let _ = attempts.let_be();
+                    } else {
+                        attempts.settle(Some(&buf));
+                    }
                     if damaged && !f.speculative {
                         self.note_unhealed(&bookmark, f.birth, options);
                     }
@@ -641,7 +661,14 @@ fn must_succeed(bp: &Blkptr, failure: &Error, options: &ReadOptions) -> bool {
     needed
         && !options.has(IoFlags::SPECULATIVE)
         && !options.has(IoFlags::MAY_BE_STALE)
+        && !options.has(IoFlags::MAY_BE_FREED)
         && matches!(failure, Error::Io { .. } | Error::Checksum { .. })
+}
+
+/// Whether the place of a block may never have had it, or has another one by now.
+pub(crate) fn is_speculative(bp: &Blkptr, options: &ReadOptions) -> bool {
+    // A log's chain names the next block, which a crash may leave unwritten.
+    bp.kind == DmuType::INTENT_LOG || options.has(IoFlags::SPECULATIVE) || options.has(IoFlags::MAY_BE_FREED)
 }
 
 /// The block in the terms of injected faults.

@@ -112,11 +112,11 @@ impl Files for Engine {
     fn resolve(&mut self, path: &[u8], follow: bool) -> Result<Meta, Fault> {
         let fs = self.fs()?;
         let node = if follow { fs.resolve(path)? } else { fs.resolve_link(path)? };
-        Ok(node.attr().into())
+        Ok((&node).into())
     }
 
     fn meta(&mut self, object: ObjNum) -> Result<Meta, Fault> {
-        Ok(self.fs()?.node(object)?.attr().into())
+        Ok((&self.fs()?.node(object)?).into())
     }
 
     fn page(&mut self, folder: ObjNum, from: DirCookie) -> Result<Page, Fault> {

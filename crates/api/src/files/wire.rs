@@ -79,6 +79,10 @@ pub struct Opening {
     pub write: bool,
     /// Keys, each with its encryption root. Without a root, it is that of the dataset.
     pub keys: Vec<(Option<String>, Bytes)>,
+    /// Read it as of the last txg, also while something else has it open. Nothing is kept from
+    /// changing or destroying it meanwhile; only its key can't be unloaded.
+    #[serde(default)]
+    pub beside: bool,
 }
 
 /// The answer to a successful [`Opening`].

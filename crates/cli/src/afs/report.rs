@@ -6,19 +6,34 @@
 //!
 //! A clone is a snapshot of its volume's file system, whose `used` includes it. So the total counts
 //! file systems only.
+//!
+//! With `--estimate`, the command also reads files of the volumes, as of the last transaction
+//! group, and computes what they would take otherwise (`volumes`).
 
 #[cfg(test)]
 mod tests;
+mod volumes;
 
 use super::{Wanted, invalid, missing, pages};
 use crate::cx::{Cx, Outcome, Stop};
+use crate::estimate::{self, long};
 use crate::json::{self, Object};
 use api::{AfsVolume, Dataset, DatasetKind, DatasetQuery, PropSelect};
 use console::getopt::{Found, Getopt, Long, Opt};
 use console::numbers;
 use std::collections::{BTreeSet, HashMap};
 
-const LONG: [Long; 2] = [super::valued("partition"), Long { name: "json", val: Opt::Short('j'), arg: false }];
+const LONG: [Long; 9] = [
+    super::valued("partition"),
+    Long { name: "json", val: Opt::Short('j'), arg: false },
+    long("estimate", false),
+    long("dedup", false),
+    long("cross", false),
+    long("sample", true),
+    long("time", true),
+    long("seed", true),
+    long("svg", true),
+];
 /// The properties to request of each dataset.
 const PROPS: [&str; 5] = ["used", "logicalused", "referenced", "logicalreferenced", "refcompressratio"];
 /// More volumes than these are not requested one by one.
@@ -85,28 +100,47 @@ struct Asked {
     wanted: Wanted,
     order: Order,
     volumes: Vec<String>,
+    /// What is wanted of an estimate.
+    estimate: Option<estimate::Asked>,
 }
 
 fn read(args: &[String]) -> Result<Asked, Stop> {
     let (mut wanted, mut order) = (Wanted::default(), Order::Used);
-    let mut g = Getopt::new(args, "Hjps:", &LONG);
+    let wrong = |why: String| Stop::usage(format!("{why}\n"));
+    let mut estimate = estimate::Asked::usual().map_err(wrong)?;
+    let (mut is_wanted, mut needs) = (false, None);
+    let mut g = Getopt::new(args, "Hjps:r:c:a:", &LONG);
     while let Some(found) = g.next() {
         match found {
-            Found::Is(Opt::Short('j'), _) => wanted.json = true,
-            Found::Is(Opt::Short('H'), _) => wanted.scripted = true,
-            Found::Is(Opt::Short('p'), _) => wanted.exact = true,
-            Found::Is(Opt::Short(_), name) => {
+            Found::Is(Opt::Short('s'), name) => {
                 let found = ORDERS.iter().find(|(known, _)| *known == name);
                 let names = ORDERS.map(|(known, _)| known).join(", ");
                 let wrong = || Stop::usage(format!("invalid column '{name}': choose {names}\n"));
                 order = found.ok_or_else(wrong)?.1;
             }
-            Found::Is(_, letters) => wanted.query.partition = Some(letters),
+            Found::Is(Opt::Named("partition"), letters) => wanted.query.partition = Some(letters),
+            Found::Is(Opt::Named("estimate"), _) => is_wanted = true,
+            Found::Is(Opt::Named("cross"), _) => {
+                let why = "option '--cross' is for directories: leave it out";
+                return Err(wrong(why.to_owned()));
+            }
+            Found::Is(option, arg) => {
+                estimate.take(option, &arg).map_err(wrong)?;
+                match option {
+                    Opt::Short('H' | 'j' | 'p') => {}
+                    Opt::Short(letter) => needs = Some(format!("-{letter}")),
+                    Opt::Named(name) => needs = Some(format!("--{name}")),
+                }
+            }
             Found::Invalid(_) => return Err(invalid(&g)),
             Found::Missing(_) => return Err(missing(&g)),
         }
     }
-    Ok(Asked { wanted, order, volumes: g.operands() })
+    if let Some(option) = needs.filter(|_| !is_wanted) {
+        return Err(wrong(format!("option '{option}' needs --estimate")));
+    }
+    (wanted.json, wanted.scripted, wanted.exact) = (estimate.json, estimate.scripted, estimate.exact);
+    Ok(Asked { wanted, order, volumes: g.operands(), estimate: is_wanted.then_some(estimate) })
 }
 
 /// Runs `report` with the arguments after it.
@@ -123,9 +157,24 @@ pub(super) fn run(cx: &mut Cx, args: &[String]) -> Outcome {
     let (datasets, whole) = datasets(cx, &volumes, !asked.volumes.is_empty())?;
     let lines = joined(volumes, &datasets, asked.order);
     code = if whole { code } else { 1 };
-    match asked.wanted.json {
-        true => writeln!(cx.out, "{}", as_json(&lines).line()),
-        false => print(cx, &asked.wanted, &lines),
+    let wanted = &asked.wanted;
+    // With an estimate, scripts get its rows alone.
+    let is_estimate_alone = wanted.scripted && asked.estimate.is_some();
+    if !wanted.json && !is_estimate_alone {
+        print(cx, wanted, &lines);
+    }
+    let mut root = if wanted.json { as_json(&lines) } else { Object::new() };
+    if let Some(estimate) = &asked.estimate {
+        let part = (wanted.query.partition.as_deref(), asked.volumes.is_empty());
+        let done = volumes::run(cx, estimate, part, &lines, &mut root);
+        if done.is_err() && wanted.json {
+            // The report is whole without the estimate.
+            writeln!(cx.out, "{}", root.line());
+        }
+        code = if done? { code } else { 1 };
+    }
+    if wanted.json {
+        writeln!(cx.out, "{}", root.line());
     }
     Ok(code)
 }

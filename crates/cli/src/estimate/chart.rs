@@ -3,7 +3,6 @@
 use console::numbers;
 use estimate::Report;
 use std::fmt::Write;
-use std::path::PathBuf;
 
 const HEIGHT: f64 = 420.0;
 /// Margins around the bars, and their area.
@@ -49,8 +48,8 @@ fn step(top: f64) -> f64 {
     [1.0, 1.5, 2.0, 3.0].map(|m| m * power).into_iter().find(|s| top / s <= 8.0).unwrap_or(4.0 * power)
 }
 
-/// Draws the sizes of a report, in groups by record size, with their errors.
-pub(super) fn draw(roots: &[PathBuf], report: &Report) -> String {
+/// Draws the sizes of a report about `of`, in groups by record size, with their errors.
+pub(super) fn draw(of: &str, report: &Report) -> String {
     let groups: Vec<_> = report.rows.chunk_by(|a, b| a.record == b.record).collect();
     let each = groups.first().map_or(1, |group| group.len()) as f64;
     let wide = groups.len() as f64 * (each * BAR + GAP) + GAP;
@@ -65,8 +64,7 @@ pub(super) fn draw(roots: &[PathBuf], report: &Report) -> String {
          font-family=\"sans-serif\" font-size=\"12\">\n\
          <rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n"
     );
-    let names: Vec<String> = roots.iter().map(|root| root.display().to_string()).collect();
-    text(&mut out, LEFT, 20.0, "start", &format!("Estimated space of {}", names.join(", ")));
+    text(&mut out, LEFT, 20.0, "start", &format!("Estimated space of {of}"));
     for i in 0..=(top / step).round() as u32 {
         let n = f64::from(i) * step;
         line(&mut out, (LEFT, y(n)), (LEFT + wide, y(n)), "stroke=\"#ddd\"");

@@ -3,12 +3,14 @@
 use crate::rig::{Rig, tx};
 use arc::{CacheType, Policy};
 use device::wrapper::Wrapper;
-use device::{Device, MemDevice};
+use device::{Device, MemDevice, SystemClock};
 use dmu::{Dnode, NewObject, Objset};
 use ondisk::objset::ObjsetKind;
 use ondisk::{BlkId, DmuType, ObjNum};
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
+use vdev::{Pace, Priority, Request};
+use zio::ReadOptions;
 
 const BLOCK: u64 = 1 << 17;
 const BLOCKS: u64 = 64;
@@ -137,6 +139,18 @@ fn from_front_to_back() {
     (0..BLOCKS).for_each(|b| pool.read(&dn, b));
     let zfetch = pool.rig.cache.store().zfetch();
     assert_eq!(((zfetch.hits.get(), zfetch.misses.get()), pool.reads()), (before, BLOCKS));
+}
+
+/// Goal: reads that yield to foreground I/O prefetch nothing.
+#[test]
+fn paced() {
+    let pool = pool(1);
+    let pace = Pace::new(Arc::new(SystemClock::default()), Arc::default(), || false);
+    let options = ReadOptions::new(Request::paced(Priority::AsyncRead, pace));
+    let os = Objset::open(pool.rig.cache.clone(), 5, &pool.os.root_bp(), options).unwrap();
+    let dn = os.dnode(pool.objects[0]).unwrap();
+    (0..8).for_each(|b| pool.read(&dn, b));
+    assert_eq!((pool.reads(), pool.named("prefetch_data_misses")), (8, 0));
 }
 
 /// Goal: a reader of every fourth block causes no extra reads. A random reader causes next to none.

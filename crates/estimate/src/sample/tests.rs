@@ -51,7 +51,8 @@ fn proportional() {
     };
     let mut survey = Survey::new(&options);
     let mut failures = crate::Failures::default();
-    crate::walk::walk(&[dir.path().to_owned()], &options, &mut survey, &mut failures).unwrap();
+    let roots = crate::walk::Roots::open(&[dir.path().to_owned()], false).unwrap();
+    roots.walk(&mut survey, &mut failures);
     let weights: Vec<f64> = sizes.iter().map(|size| size.next_multiple_of(512) as f64).collect();
     assert_eq!(survey.weight as f64, weights.iter().sum::<f64>());
     let mut drawn = vec![0.0; sizes.len()];
@@ -69,4 +70,14 @@ fn proportional() {
         drawn.iter().zip(&weights).map(|(n, weight)| (n - expected(weight)).powi(2) / expected(weight)).sum();
     assert!(squares < 100.0, "chi squared is {squares} for 59 degrees of freedom");
     assert!((0.48..0.52).contains(&(offsets / DRAWS_MAX as f64)), "{offsets}");
+}
+
+/// Goal: the first batch of draws is the smallest sample, and batches double up to a limit. None is
+/// left out.
+#[test]
+fn batch_sizes() {
+    let sizes = |n: usize| batches(&vec![0; n]).map(<[i32]>::len).collect::<Vec<_>>();
+    assert_eq!(sizes(700), [8, 8, 16, 32, 64, 128, 256, 188]);
+    assert_eq!(sizes(5), [5]);
+    assert!(sizes(0).is_empty());
 }

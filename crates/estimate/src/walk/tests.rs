@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "tests fail so")]
 
 use super::*;
-use crate::Compressor;
+use crate::{Compressor, Options};
 use codec::compress::ZstdLevel;
 use ondisk::CompressKind;
 use std::fs::{create_dir, remove_file, rename, write};
@@ -13,7 +13,7 @@ use std::os::unix::fs::symlink;
 struct Collected(Vec<File>);
 
 impl Visitor for Collected {
-    fn file(&mut self, _: &Roots, file: File) -> bool {
+    fn file(&mut self, _: &dyn Origin, file: File) -> bool {
         self.0.push(file);
         true
     }
@@ -22,7 +22,9 @@ impl Visitor for Collected {
 
     fn other(&mut self, _: &File, _: Other) {}
 
-    fn end(&mut self, _: &Roots) {}
+    fn end(&mut self, _: &dyn Origin) -> bool {
+        true
+    }
 }
 
 fn options() -> Options {
@@ -53,8 +55,8 @@ fn replaced() {
         write(tree.join(name), b"mine").unwrap();
     }
     let (mut found, mut failures) = (Collected::default(), Failures::default());
-    walk(std::slice::from_ref(&tree), &options(), &mut found, &mut failures).unwrap();
-    let roots = Roots::open(std::slice::from_ref(&tree)).unwrap();
+    let roots = Roots::open(std::slice::from_ref(&tree), false).unwrap();
+    roots.walk(&mut found, &mut failures);
     let file = |name: &str| found.0.iter().find(|file| file.path == Path::new(name)).unwrap();
     assert!(["link", "other", "d/below"].iter().all(|name| open(&roots, file(name)).is_ok()));
 
@@ -75,9 +77,9 @@ fn shrunk() {
     write(dir.path().join("short"), vec![1; 9000]).unwrap();
     let (mut found, mut failures) = (Collected::default(), Failures::default());
     let options = options();
-    walk(&[dir.path().to_owned()], &options, &mut found, &mut failures).unwrap();
+    let roots = Roots::open(&[dir.path().to_owned()], false).unwrap();
+    roots.walk(&mut found, &mut failures);
     write(dir.path().join("short"), vec![1; 10]).unwrap();
-    let roots = Roots::open(&[dir.path().to_owned()]).unwrap();
     let mut pass = crate::exact::Pass::new(&options, true, None, crate::Deadline::after(None));
     assert!(pass.file(&roots, found.0.remove(0)));
     pass.end(&roots);

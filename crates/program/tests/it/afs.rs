@@ -2,6 +2,7 @@
 //! no database server that answers.
 
 mod adopt;
+mod estimate;
 mod export;
 mod mounted;
 

@@ -16,6 +16,7 @@
 //! from the owners', and from their requests to the control socket.
 
 mod adopting;
+mod beside;
 mod descriptor;
 mod keeping;
 mod receiving;
@@ -35,6 +36,7 @@ use api::files::{Change, Engine, Fault, Files, Kernel, Kind, Opened, Opening, PA
 use api::run_dir::RunDir;
 use api::streams::Received;
 use api::{AfsAdopt, Caller, Error, Peer, Reason, ReceiveRequest, chain};
+use beside::Beside;
 use dsl::LongHold;
 use dsl::keys::KeyStatus;
 use fuse::dataset::Stale;
@@ -230,8 +232,11 @@ fn serve(daemon: &Daemon, mut stream: UnixStream, caller: &Caller) -> std::io::R
     let mut data = Vec::new();
     while let Some(ask) = receive(&mut stream, ASK_MAX, &mut bytes)? {
         data.clear();
-        let answer = answer(&mut open.engine, ask, &bytes, &mut data).unwrap_or_else(Answer::Fault);
-        send(&mut stream, &answer, &data)?;
+        let answer = match &mut open.what {
+            What::Own { engine, .. } => answer(engine, ask, &bytes, &mut data),
+            What::Beside(beside) => beside.answer(ask, &mut data),
+        };
+        send(&mut stream, &answer.unwrap_or_else(Answer::Fault), &data)?;
     }
     Ok(())
 }
@@ -392,13 +397,24 @@ fn bad(what: &str) -> Fault {
 
 /// A dataset that a visit has open. It is closed before the entry in the table is removed.
 struct Open {
-    engine: Engine,
-    #[allow(dead_code, reason = "keeps the dataset by living")]
-    keeps: Keeps,
+    what: What,
     #[allow(dead_code, reason = "unloads keys when it ends")]
     keys: Vec<Loaded>,
     #[allow(dead_code, reason = "is in the table by living")]
     seat: Seat,
+}
+
+/// The files of a visit.
+#[allow(clippy::large_enum_variant, reason = "there is one for each visit")]
+enum What {
+    /// The visit has them for itself, or shares those of a mount.
+    Own {
+        engine: Engine,
+        #[allow(dead_code, reason = "keeps the dataset by living")]
+        keeps: Keeps,
+    },
+    /// Something else may have them.
+    Beside(Beside),
 }
 
 /// What keeps a dataset from being changed by others, or destroyed.
@@ -439,6 +455,11 @@ impl Open {
         let again = stream.try_clone().map_err(|error| library(name, &error))?;
         let seat = daemon.visits.enter(again, parsed.pool(), who).map_err(Refusal::Api)?;
         let imported = daemon.pools.pool_of(name).map_err(Refusal::Api)?;
+        if opening.beside {
+            let (beside, total) = Beside::open(&imported, opening, (&daemon.visits, seat.number))?;
+            let opened = Opened { volume: None, total };
+            return Ok((Self { what: What::Beside(beside), keys: Vec::new(), seat }, opened));
+        }
         if let Some(reason) = crate::afs::obstacle_to_files(&imported, name) {
             return Err(Refusal::Api(Error::new(name, reason)));
         }
@@ -469,7 +490,7 @@ impl Open {
             }
         };
         let opened = Opened { volume, total: dataset.phys().uncompressed_bytes };
-        Ok((Self { engine, keeps, keys, seat }, opened))
+        Ok((Self { what: What::Own { engine, keeps }, keys, seat }, opened))
     }
 }
 

@@ -99,6 +99,15 @@ pub(crate) fn unload(
     if let Some(live) = pool.pool.spa().writer() {
         live.sync_all_unless_suspended().map_err(|_| Error::new(dataset, Reason::Suspended))?;
     }
+    // Last: a visit may have begun during the wait.
+    for (object, who) in visits.readers(pool.pool.name()) {
+        let needs = pool.pool.dsl().by_object(ObjNum(object)).and_then(|d| d.dir().encryption_root());
+        // The dataset may have been destroyed meanwhile.
+        if needs.ok().flatten().is_some_and(|needed| needed.object() == root.object()) {
+            let reason = if caller.owns() { Reason::HeldOpen { by: who } } else { Reason::Busy };
+            return Err(Error::new(dataset, reason));
+        }
+    }
     match pool.pool.unload_key(dataset) {
         Ok(()) => Ok(()),
         Err(error) => Err(Error::new(dataset, crate::replies::of_library(&error))),

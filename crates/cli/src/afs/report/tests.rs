@@ -1,4 +1,6 @@
-//! Rows and totals of the report.
+//! Rows and totals of the report, and its options.
+
+#![allow(clippy::unwrap_used, reason = "tests fail so")]
 
 use super::*;
 use api::Prop;
@@ -72,4 +74,34 @@ fn choice() {
     assert_eq!(some.iter().map(|v| v.id).collect::<Vec<_>>(), [2, 3]);
     assert_eq!(unknown, ["nope"]);
     assert_eq!(chosen(all, &[]).0.len(), 4);
+}
+
+/// Goal: options of an estimate are those of 'poolhouse estimate'. Without '--estimate' they are
+/// refused by name, and so is the one that only directories have.
+#[test]
+fn options_of_an_estimate() {
+    let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    let why = |line: &str| match read(&words(line)) {
+        Err(Stop::Usage(why)) => why,
+        Err(stop) => panic!("{line}: {stop:?}"),
+        Ok(_) => panic!("{line}: it is taken"),
+    };
+    for (line, expected) in [
+        ("-r 16K", "option '-r' needs --estimate\n"),
+        ("--dedup home", "option '--dedup' needs --estimate\n"),
+        ("--svg x", "option '--svg' needs --estimate\n"),
+        ("--estimate --cross", "option '--cross' is for directories: leave it out\n"),
+        ("--estimate -r 3K", "bad record size '3K': choose a power of two from 4K to 16M\n"),
+        ("--estimate --time soon", "invalid value 'soon' of option '--time': a number is needed\n"),
+        ("--estimate --root", "invalid option '--root'\n"),
+    ] {
+        assert_eq!(why(line), expected, "{line}");
+    }
+    let asked = read(&words("--estimate -jp -r 16K,1M -s id --partition b --sample all home 7")).unwrap();
+    let options = asked.estimate.unwrap().options;
+    assert_eq!((options.records, options.sample, options.cross), (vec![16 << 10, 1 << 20], None, false));
+    assert!(asked.wanted.json && asked.wanted.exact && asked.order == Order::Id);
+    assert_eq!(asked.wanted.query.partition.as_deref(), Some("b"));
+    assert_eq!(asked.volumes, ["home", "7"]);
+    assert!(read(&words("-Hp home")).unwrap().estimate.is_none());
 }

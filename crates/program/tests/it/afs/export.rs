@@ -16,11 +16,11 @@ const BACKUP: VolumeId = VolumeId(VOLUME.0 + 2);
 const AGAIN: VolumeId = VolumeId(VOLUME.0 + 20);
 /// The type of a backup volume (`BACKVOL`).
 const KIND: i32 = 2;
-const NOISE: usize = 300_000;
+pub(super) const NOISE: usize = 300_000;
 
 pub(super) type Vnodes = BTreeMap<Vnode, (VnodeRecord, Vec<u8>)>;
 
-fn record(vnode: u32, kind: VnodeType, parent: u32, links: u16, data: &[u8]) -> VnodeRecord {
+pub(super) fn record(vnode: u32, kind: VnodeType, parent: u32, links: u16, data: &[u8]) -> VnodeRecord {
     let attributes = Attributes {
         kind,
         link_count: links,
@@ -38,7 +38,7 @@ fn record(vnode: u32, kind: VnodeType, parent: u32, links: u16, data: &[u8]) -> 
     VnodeRecord { vnode: Vnode(vnode), unique: Unique(vnode), attributes: Some(attributes) }
 }
 
-fn directory(vnode: u32, parent: u32, names: &[(&[u8], u32)]) -> Vec<u8> {
+pub(super) fn directory(vnode: u32, parent: u32, names: &[(&[u8], u32)]) -> Vec<u8> {
     let own = |number: u32| (Vnode(number), Unique(number));
     let mut blob = Builder::new(own(vnode), own(parent));
     for (name, vnode) in names {
@@ -48,7 +48,7 @@ fn directory(vnode: u32, parent: u32, names: &[(&[u8], u32)]) -> Vec<u8> {
 }
 
 /// The dump of a volume with a directory, a link, a small file and a large one.
-fn made(id: VolumeId, seed: u64) -> Vec<u8> {
+pub(super) fn made(id: VolumeId, seed: u64) -> Vec<u8> {
     let mut writer = Writer::new(Vec::new());
     let name = b"made".to_vec();
     let header = Header { volume: id, name: name.clone(), spans: vec![Span::default()] };
@@ -99,19 +99,19 @@ pub(super) fn vnodes(dump: &[u8]) -> Vnodes {
 }
 
 impl Stand {
-    fn begin(&self, volume: VolumeId) -> i32 {
+    pub(super) fn begin(&self, volume: VolumeId) -> i32 {
         let call = Call::TransCreate { volume, partition: 0, flags: attach::OFFLINE };
         let Ok(Reply::TransCreate(transaction)) = self.operate(&call) else { panic!("no transaction") };
         transaction
     }
 
-    fn end(&self, transaction: i32) {
+    pub(super) fn end(&self, transaction: i32) {
         self.operate(&Call::SetFlags { transaction, flags: 0 }).expect("it is set");
         self.operate(&Call::EndTrans { transaction }).expect("it ends");
     }
 
     /// Makes a volume of a dump, as `vos restore` does.
-    fn restore(&self, volume: VolumeId, name: &str, dump: &[u8]) {
+    pub(super) fn restore(&self, volume: VolumeId, name: &str, dump: &[u8]) {
         let call = Call::CreateVolume {
             partition: 0,
             name: Name::new(name).expect("a name"),
@@ -137,6 +137,12 @@ impl Stand {
 
     /// Makes two volumes, and the backup volume of the first one. Then nothing holds the pool.
     fn two_volumes_and_a_clone(&self) {
+        self.serve_two_volumes_and_a_clone();
+        self.daemon.good("zpool export tank");
+    }
+
+    /// Makes two volumes, and the backup volume of the first one, which are served.
+    pub(super) fn serve_two_volumes_and_a_clone(&self) {
         self.enable();
         self.restore(VOLUME, "home", &made(VOLUME, 1));
         self.restore(OTHER, "other", &made(OTHER, 2));
@@ -146,7 +152,6 @@ impl Stand {
         self.operate(&call).expect("a clone");
         self.end(transaction);
         self.end(self.begin(BACKUP));
-        self.daemon.good("zpool export tank");
     }
 
     /// A command that exports into a folder. Returns its exit code, and what it says.
@@ -236,7 +241,7 @@ fn volumes_come_back() {
 }
 
 /// Overwrites a sector of a file whose contents are known, in the image of the pool.
-fn spoil(image: &Path, part: &[u8]) {
+pub(super) fn spoil(image: &Path, part: &[u8]) {
     let mut bytes = fs::read(image).expect("an image");
     let at = bytes.windows(part.len()).position(|window| window == part).expect("the file is not compressed");
     bytes[at..at + part.len()].fill(0xa5);

@@ -46,6 +46,9 @@ struct Entry {
     pool: String,
     /// The object number of the dataset, once it is known.
     dataset: Option<u64>,
+    /// The object number of an encrypted dataset that it reads beside others. It needs the key, and
+    /// does not keep the dataset.
+    reads: Option<u64>,
     /// The command and its process.
     user: String,
     /// The user, if that is not an owner.
@@ -116,6 +119,14 @@ impl Visits {
         of_pool.filter_map(|entry| Some((entry.dataset?, entry.user.clone()))).collect()
     }
 
+    /// The objects of a pool's encrypted datasets that visits read beside others, with the
+    /// commands. A dataset may be gone by now.
+    pub(crate) fn readers(&self, pool: &str) -> Vec<(u64, String)> {
+        let table = self.table.lock();
+        let of_pool = table.each.values().filter(|entry| entry.pool == pool);
+        of_pool.filter_map(|entry| Some((entry.reads?, entry.user.clone()))).collect()
+    }
+
     /// The error for a busy pool: a visit that has not ended by itself within `patience`.
     pub(crate) fn in_use(&self, imported: &Imported, patience: Duration) -> Option<Error> {
         let pool = imported.pool.name();
@@ -179,7 +190,8 @@ impl Visits {
         }
         table.last += 1;
         let number = table.last;
-        let entry = Entry { pool: pool.to_owned(), dataset: None, user: user.to_owned(), other, stream };
+        let (pool, user) = (pool.to_owned(), user.to_owned());
+        let entry = Entry { pool, dataset: None, reads: None, user, other, stream };
         table.each.insert(number, entry);
         Ok(Seat { visits: Arc::clone(self), number })
     }
@@ -188,6 +200,13 @@ impl Visits {
     pub(super) fn set_dataset(&self, visit: u64, dataset: Option<u64>) {
         if let Some(entry) = self.table.lock().each.get_mut(&visit) {
             entry.dataset = dataset;
+        }
+    }
+
+    /// Records the encrypted dataset that a visit reads beside others.
+    pub(super) fn set_reads(&self, visit: u64, dataset: u64) {
+        if let Some(entry) = self.table.lock().each.get_mut(&visit) {
+            entry.reads = Some(dataset);
         }
     }
 

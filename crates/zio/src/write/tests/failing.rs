@@ -269,9 +269,9 @@ fn needed_reads_wait() {
         b.devices[0].heal();
         b.devices[0].inject(fault);
         assert!(b.zio.read(&bp, &BOOKMARK, dispensable).is_err());
-        // The flag has no effect alone, nor with a pointer that may be stale, nor on a speculative
-        // read.
-        for flag in [IoFlags::MAY_BE_STALE, IoFlags::SPECULATIVE] {
+        // The flag has no effect alone, nor with a pointer that may be stale or freed, nor on a
+        // speculative read.
+        for flag in [IoFlags::MAY_BE_STALE, IoFlags::SPECULATIVE, IoFlags::MAY_BE_FREED] {
             assert!(b.zio.read(&bp, &BOOKMARK, &needed.with(flag)).is_err());
         }
         assert!(b.zio.read(&bp, &BOOKMARK, &READ.with(IoFlags::CAN_FAIL)).is_err());
@@ -294,6 +294,48 @@ fn a_stale_pointer_is_no_fault_of_a_device() {
     assert_eq!(errors(), 0);
     assert!(b.zio.read(&bp, &BOOKMARK, &READ).is_err());
     assert_eq!(errors(), 1);
+}
+
+/// Goal: a read of a block that may have been freed counts no error, whether one copy is still right
+/// or none is. One wrong copy is recorded for a repair, which looks the block up. Without a checksum
+/// it is refused.
+#[test]
+fn a_freed_block_is_no_fault_of_a_device() {
+    fn errors(of: &vdev::VdevInfo) -> u64 {
+        of.stats.checksum_errors + of.children.iter().map(errors).sum::<u64>()
+    }
+    let freed = &READ.with(IoFlags::MAY_BE_FREED);
+    for (b, copies) in [(mirror(), 1), (bench(2), 2)] {
+        let policy = WritePolicy { copies, ..WritePolicy::PLAIN };
+        let bp = b.zio.write_batch(Txg(4), vec![req(noise(8192), policy)], &b.zio.workers()).unwrap()[0];
+        let errors = || errors(&b.zio.tree().describe());
+        let wrong = |device: usize| {
+            b.devices[device].inject(Fault::Corrupt { range: LABEL_START_SIZE..LABEL_START_SIZE + SLOT });
+        };
+        for device in [0, 1] {
+            wrong(device);
+            for _ in 0..4 {
+                assert_eq!(b.zio.read(&bp, &BOOKMARK, freed).unwrap(), noise(8192));
+            }
+            b.devices[device].heal();
+        }
+        assert_eq!(b.zio.unhealed().count(), 1, "one of the two was read first");
+        (0..2).for_each(wrong);
+        assert!(b.zio.read(&bp, &BOOKMARK, freed).is_err() && b.zio.read_raw(&bp, &BOOKMARK, freed).is_err());
+        assert_eq!((errors(), b.zio.damage().count()), (0, 0));
+        assert!(b.zio.read(&bp, &BOOKMARK, &READ).is_err());
+        assert_eq!((errors(), b.zio.damage().count()), (2, 1));
+        (0..2).for_each(|device| b.devices[device].heal());
+        wrong(0);
+        while errors() == 2 {
+            assert!(b.zio.read(&bp, &BOOKMARK, &READ).is_ok());
+        }
+    }
+    let b = bench(1);
+    let policy = WritePolicy { checksum: ondisk::ChecksumKind::Off, ..WritePolicy::PLAIN };
+    let bp = b.zio.write_batch(Txg(4), vec![req(noise(8192), policy)], &b.zio.workers()).unwrap()[0];
+    let refused = b.zio.read(&bp, &BOOKMARK, freed).unwrap_err().to_string();
+    assert!(b.zio.read(&bp, &BOOKMARK, &READ).is_ok() && refused.contains("block pointer"), "{refused}");
 }
 
 /// Goal: log writes to a device that was given up and is available again do not count as durable,
