@@ -434,8 +434,8 @@ impl BlockTree {
         Ok(Some(block))
     }
 
-    /// Notes how a read got a data block, unless the read yields to foreground I/O or is of an older
-    /// state: what is read ahead does not yield, and is of the newest one.
+    /// Notes how a read got a data block, unless the read yields to foreground I/O or is of an
+    /// older state: what is read ahead does not yield, and is of the newest one.
     fn note(&self, blkid: BlkId, came: BlockOrigin, options: &ReadOptions) {
         if !options.request.is_paced() && !options.has(IoFlags::MAY_BE_FREED) {
             zfetch::note(self, blkid.0, came);

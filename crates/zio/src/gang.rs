@@ -8,8 +8,8 @@
 //! to it, whichever copy is read. In an encrypted object a MAC takes half of the checksum, as
 //! everywhere. Each piece has a checksum of its own.
 
-use crate::read::{Fetch, has_mac, is_speculative};
-use crate::{Bookmark, Error, ReadOptions, Result, Zio};
+use crate::read::{Fetch, has_mac};
+use crate::{Bookmark, Error, IoFlags, ReadOptions, Result, Zio};
 use codec::checksum::embedded::{self, Verifier};
 use device::AlignedBuf;
 use ondisk::blkptr::{DVAS_PER_BP, Stored};
@@ -52,7 +52,7 @@ impl Zio {
         let first = s.copies().next().unwrap_or(dva);
         let verifier =
             Verifier::GangHeader { vdev: first.vdev.0.into(), offset: first.offset.0, birth: s.phys_birth.0 };
-        let speculative = is_speculative(bp, options);
+        let speculative = bp.kind == ondisk::DmuType::INTENT_LOG || options.has(IoFlags::SPECULATIVE);
         let (size, birth) = (GANG_HEADER_SIZE, s.phys_birth);
         let fetch = Fetch { dva, size, birth, bookmark: bm, speculative, options };
         let header = self.fetch(&fetch, |buf| embedded::verify(&verifier, buf, has_mac(bp, s)).map(drop))?;

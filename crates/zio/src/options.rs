@@ -42,9 +42,10 @@ impl IoFlags {
     /// for missing devices. No effect alone (`ZIO_FLAG_CANFAIL`).
     pub const CAN_FAIL: Self = Self(16);
     /// The block may have been freed, and its places may hold other blocks, each copy another one.
-    /// So wrong bytes are neither damage nor an error of a device, even if some copy is right.
-    /// Nothing is recorded, repaired or read again. Blocks without a checksum are refused. Read
-    /// errors that a device reports count for it as usual.
+    /// So wrong bytes are neither damage nor an error of a device, even if some copy is right. The
+    /// read repairs nothing; if some copy is right, the block is recorded for a repair, which looks
+    /// it up first. Blocks without a checksum are refused. Read errors that a device reports count
+    /// for it as usual.
     pub const MAY_BE_FREED: Self = Self(32);
 
     /// Whether all of `flags` are set.

@@ -411,7 +411,8 @@ impl Zio {
         bm: &Bookmark,
         options: &ReadOptions,
     ) -> Result<AlignedBuf> {
-        let speculative = is_speculative(bp, options);
+        // A log's chain names the next block, which a crash may leave unwritten.
+        let speculative = bp.kind == DmuType::INTENT_LOG || options.has(IoFlags::SPECULATIVE);
         let (size, birth) = (s.psize.0 as usize, s.phys_birth);
         let fetch = Fetch { dva, size, birth, bookmark: bm, speculative, options };
         match self.spoiled(bp, s, dva, bm) {
@@ -495,8 +496,7 @@ impl Zio {
 
     /// Records, by its physical birth, a block that was read though something is wrong on a device.
     fn note_unhealed(&self, bm: &Bookmark, birth: Txg, options: &ReadOptions) {
-        let unsaid = [IoFlags::SPECULATIVE, IoFlags::SCRUBBED_NEXT];
-        if !unsaid.into_iter().any(|flag| options.has(flag)) {
+        if !(options.has(IoFlags::SPECULATIVE) || options.has(IoFlags::SCRUBBED_NEXT)) {
             self.unhealed.note(bm, birth);
         }
     }
@@ -562,7 +562,8 @@ impl Zio {
             }
         }
         // Another block may be there by now; then no device is at fault.
-        let unsure = f.speculative || options.has(IoFlags::MAY_BE_STALE);
+        let may_be_other = [IoFlags::MAY_BE_STALE, IoFlags::MAY_BE_FREED];
+        let unsure = f.speculative || may_be_other.into_iter().any(|flag| options.has(flag));
         let failure = if unsure { attempts.let_be() } else { attempts.give_up() };
         Err(match wrong {
             Some(source) => Error::Checksum { bookmark, dva, source },
@@ -663,12 +664,6 @@ fn must_succeed(bp: &Blkptr, failure: &Error, options: &ReadOptions) -> bool {
         && !options.has(IoFlags::MAY_BE_STALE)
         && !options.has(IoFlags::MAY_BE_FREED)
         && matches!(failure, Error::Io { .. } | Error::Checksum { .. })
-}
-
-/// Whether the place of a block may never have had it, or has another one by now.
-pub(crate) fn is_speculative(bp: &Blkptr, options: &ReadOptions) -> bool {
-    // A log's chain names the next block, which a crash may leave unwritten.
-    bp.kind == DmuType::INTENT_LOG || options.has(IoFlags::SPECULATIVE) || options.has(IoFlags::MAY_BE_FREED)
 }
 
 /// The block in the terms of injected faults.

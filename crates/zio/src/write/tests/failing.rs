@@ -296,9 +296,9 @@ fn a_stale_pointer_is_no_fault_of_a_device() {
     assert_eq!(errors(), 1);
 }
 
-/// Goal: a read of a block that may have been freed counts no error, whether one copy is still right
-/// or none is. One wrong copy is recorded for a repair, which looks the block up. Without a checksum
-/// it is refused.
+/// Goal: a read of a block that may have been freed counts no error, whether one copy is still
+/// right or none is. One wrong copy is recorded for a repair, which looks the block up. Without a
+/// checksum it is refused.
 #[test]
 fn a_freed_block_is_no_fault_of_a_device() {
     fn errors(of: &vdev::VdevInfo) -> u64 {
