@@ -27,6 +27,12 @@ impl Counter {
         self.0.load(Relaxed)
     }
 
+    /// Sets the counter to zero, and returns what it had. Each addition is in exactly one of the
+    /// values that this returns, or still in the counter.
+    pub fn take(&self) -> u64 {
+        self.0.swap(0, Relaxed)
+    }
+
     /// Sets the counter to zero, as `zpool clear` does (`vdev_clear_stats`).
     pub fn clear(&self) {
         self.0.store(0, Relaxed);

@@ -15,10 +15,12 @@
 
 mod counter;
 mod histogram;
+mod latency;
 mod lock;
 mod tunable;
 
 pub use counter::{Counter, Sharded};
 pub use histogram::{Histogram, HistogramSnapshot};
+pub use latency::{Latency, LatencySnapshot};
 pub use lock::{LockStat, Mutex, Site, lock_stats};
 pub use tunable::{OutOfRange, Parameter, Tunable, Unit};

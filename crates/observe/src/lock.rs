@@ -11,7 +11,7 @@
 //! # See
 //! OpenZFS has no counterpart; `lockstat` measures the same in a kernel.
 
-use crate::{Counter, Histogram, HistogramSnapshot};
+use crate::{Latency, LatencySnapshot};
 use parking_lot::MutexGuard;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Instant;
@@ -24,8 +24,7 @@ static SITES: parking_lot::Mutex<Vec<&'static Site>> = parking_lot::Mutex::new(V
 pub struct Site {
     name: &'static str,
     listed: AtomicBool,
-    wait_ns: Histogram,
-    total_ns: Counter,
+    wait_ns: Latency,
     /// Number of threads that have begun to wait.
     #[cfg(test)]
     waiting: std::sync::atomic::AtomicUsize,
@@ -37,7 +36,7 @@ pub struct LockStat {
     /// Name of the site.
     pub name: &'static str,
     /// Nanoseconds of each wait.
-    pub wait_ns: HistogramSnapshot,
+    pub wait_ns: LatencySnapshot,
     /// Sum of all waits in nanoseconds.
     pub total_ns: u64,
 }
@@ -48,8 +47,7 @@ impl Site {
         Self {
             name,
             listed: AtomicBool::new(false),
-            wait_ns: Histogram::new(),
-            total_ns: Counter::new(),
+            wait_ns: Latency::new(),
             #[cfg(test)]
             waiting: std::sync::atomic::AtomicUsize::new(0),
         }
@@ -57,13 +55,13 @@ impl Site {
 
     /// Statistics of the waits at this site.
     pub fn stat(&self) -> LockStat {
-        LockStat { name: self.name, wait_ns: self.wait_ns.snapshot(), total_ns: self.total_ns.get() }
+        let wait_ns = self.wait_ns.snapshot();
+        LockStat { name: self.name, total_ns: wait_ns.sum, wait_ns }
     }
 
     fn waited(&'static self, since: Instant) {
         let ns = u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
         self.wait_ns.record(ns);
-        self.total_ns.add(ns);
         if !self.listed.load(Relaxed) && !self.listed.swap(true, Relaxed) {
             SITES.lock().push(self);
         }
