@@ -138,29 +138,40 @@ codes! {
     }
 }
 
-/// Numbers of Unix that servers use, as Linux has them.
-#[allow(missing_docs, reason = "the names are those of Unix")]
-pub mod errno {
-    pub const EPERM: i32 = 1;
-    pub const ENOENT: i32 = 2;
-    pub const EIO: i32 = 5;
-    pub const E2BIG: i32 = 7;
-    pub const EAGAIN: i32 = 11;
-    pub const ENOMEM: i32 = 12;
-    pub const EACCES: i32 = 13;
-    pub const EEXIST: i32 = 17;
-    pub const EXDEV: i32 = 18;
-    pub const ENODEV: i32 = 19;
-    pub const ENOTDIR: i32 = 20;
-    pub const EISDIR: i32 = 21;
-    pub const EINVAL: i32 = 22;
-    pub const EFBIG: i32 = 27;
-    pub const ENOSPC: i32 = 28;
-    pub const EROFS: i32 = 30;
-    pub const EMLINK: i32 = 31;
-    pub const ENAMETOOLONG: i32 = 36;
-    pub const ENOTEMPTY: i32 = 39;
-    pub const EDQUOT: i32 = 122;
+/// Constants of Unix, and their names.
+macro_rules! errnos {
+    ($($name:ident = $value:literal,)*) => {
+        /// Numbers of Unix that servers use, as Linux has them.
+        #[allow(missing_docs, reason = "the names are those of Unix")]
+        pub mod errno {
+            $(pub const $name: i32 = $value;)*
+        }
+
+        const ERRNOS: &[(i32, &str)] = &[$(($value, stringify!($name)),)*];
+    };
+}
+
+errnos! {
+    EPERM = 1,
+    ENOENT = 2,
+    EIO = 5,
+    E2BIG = 7,
+    EAGAIN = 11,
+    ENOMEM = 12,
+    EACCES = 13,
+    EEXIST = 17,
+    EXDEV = 18,
+    ENODEV = 19,
+    ENOTDIR = 20,
+    EISDIR = 21,
+    EINVAL = 22,
+    EFBIG = 27,
+    ENOSPC = 28,
+    EROFS = 30,
+    EMLINK = 31,
+    ENAMETOOLONG = 36,
+    ENOTEMPTY = 39,
+    EDQUOT = 122,
 }
 
 /// The first number of the form that does not depend on the system (`UAEPERM`).
@@ -200,4 +211,10 @@ pub fn from_unified(code: i32) -> i32 {
 /// The name of a number that is no errno, for logs.
 pub fn name(code: i32) -> Option<&'static str> {
     NAMES.iter().find(|(known, _)| *known == code).map(|(_, name)| *name)
+}
+
+/// The name of a number, also of an errno that servers use.
+pub fn any_name(code: i32) -> Option<&'static str> {
+    let of_unix = || ERRNOS.iter().find(|(known, _)| *known == code).map(|(_, name)| *name);
+    name(code).or_else(of_unix)
 }

@@ -18,6 +18,7 @@ use parking_lot::Mutex;
 use rx::engine::Info;
 use rx::security::{ConnectionId, Identity};
 
+use super::activity::clients::Client;
 use super::hosts::Host;
 use crate::acl::{Acl, Rights};
 use crate::calls::fileserver::lock;
@@ -45,6 +46,8 @@ pub struct Caller {
     pub host_groups: Arc<[PrincipalId]>,
     /// The host.
     pub host: Arc<Host>,
+    /// The counters of what it does.
+    pub usage: Arc<Client>,
 }
 
 /// The rights of a caller in a directory, and those of anyone.
@@ -261,7 +264,8 @@ impl Callers {
         let known = shard.get(&(info.peer, info.connection))?;
         // Another connection may have the numbers of one that has ended.
         let same = known.identity == info.identity && Arc::ptr_eq(&known.caller.host, host);
-        (same && known.until > Instant::now()).then(|| Arc::clone(&known.caller))
+        let holds = same && known.until > Instant::now() && !known.caller.usage.has_left();
+        holds.then(|| Arc::clone(&known.caller))
     }
 
     /// Notes the caller of a connection.
@@ -272,6 +276,18 @@ impl Callers {
         }
         let (identity, until) = (info.identity.clone(), Instant::now() + FRESH);
         shard.insert((info.peer, info.connection), Proven { caller, identity, until });
+    }
+
+    /// How many connections have made a call lately, by the numbers of their clients' counters: all
+    /// of the last minute, and none that made none for two minutes.
+    pub fn connections(&self) -> HashMap<u64, u64> {
+        let (mut counts, now) = (HashMap::new(), Instant::now());
+        for shard in &self.shards {
+            for known in shard.lock().values().filter(|known| known.until > now) {
+                *counts.entry(known.caller.usage.number).or_default() += 1;
+            }
+        }
+        counts
     }
 
     /// Forgets all callers.

@@ -32,7 +32,7 @@
 //! # See
 //! OpenAFS: `src/viced/callback.c`.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
@@ -56,6 +56,8 @@ const SHORTEST: u32 = 7 * 60;
 const PERIOD: Duration = Duration::from_secs(300);
 /// Hosts with promises are probed after this silence.
 const IDLE: Duration = Duration::from_secs(15 * 60);
+/// Promises of a volume that are counted at a time.
+const SEEN: usize = 4_096;
 /// Parts of the list of volumes, each with its own lock.
 const SHARDS: usize = 16;
 
@@ -99,6 +101,32 @@ impl Promise {
     fn holds(&self, seconds: u32) -> bool {
         self.until > seconds && self.generation == self.host.generation()
     }
+}
+
+/// The promises of a volume to a host.
+#[derive(Debug, Clone)]
+pub struct Held {
+    /// The volume.
+    pub volume: VolumeId,
+    /// The host.
+    pub host: Arc<Host>,
+    /// For how many files it has one.
+    pub files: u64,
+    /// Whether it has one for the whole volume.
+    pub whole: bool,
+}
+
+impl Held {
+    fn promises(&self) -> u64 {
+        self.files + u64::from(self.whole)
+    }
+}
+
+/// Keeps so many of these, those with the most promises first. Returns how many promises the others
+/// are.
+fn keep(all: &mut Vec<Held>, most: usize) -> u64 {
+    all.sort_unstable_by_key(|held| (std::cmp::Reverse(held.promises()), held.volume, held.host.number()));
+    all.drain(most.min(all.len())..).map(|held| held.promises()).sum()
 }
 
 /// A promise for a file of a volume that is not served for a while.
@@ -383,6 +411,28 @@ impl CallBacks {
         self.shared.maintain(now, true);
     }
 
+    /// Which host holds how many promises of which volume, at most `most` of these pairs. The
+    /// number is that of all other promises. `volume`, `hosts`: only these, by their numbers.
+    pub fn held(
+        &self,
+        volume: Option<VolumeId>,
+        hosts: Option<&HashSet<u64>>,
+        most: usize,
+    ) -> (Vec<Held>, u64) {
+        let (mut all, mut others) = (Vec::new(), 0);
+        let seconds = self.shared.seconds(Instant::now());
+        for of in self.shared.each() {
+            if volume.is_none_or(|wanted| wanted == of.volume) {
+                all.extend(of.held(seconds, hosts));
+            }
+            if all.len() > most.saturating_mul(2) {
+                others += keep(&mut all, most);
+            }
+        }
+        others += keep(&mut all, most);
+        (all, others)
+    }
+
     /// How many promises there are. Some may have ended already.
     pub fn count(&self) -> usize {
         self.shared.total.load(Ordering::Relaxed)
@@ -542,6 +592,37 @@ impl VolumeCallBacks {
                 self.shared.release(&promise);
             }
         }
+    }
+
+    /// Which hosts hold how many promises.
+    fn held(&self, seconds: u32, hosts: Option<&HashSet<u64>>) -> impl Iterator<Item = Held> + use<> {
+        let (mut all, mut next) = (HashMap::<u64, Held>::new(), Some((0, 0, 0)));
+        while let Some(from) = next.take() {
+            // Calls wait for the lock: it is held for a part of the promises at a time.
+            let table = self.table.lock();
+            for (seen, (key, promise)) in table.range(from..).enumerate() {
+                if seen == SEEN {
+                    next = Some(*key);
+                    break;
+                }
+                let is_wanted = hosts.is_none_or(|hosts| hosts.contains(&key.2));
+                if !is_wanted || !promise.holds(seconds) {
+                    continue;
+                }
+                let (volume, host) = (self.volume, &promise.host);
+                let held = all.entry(key.2).or_insert_with(|| Held {
+                    volume,
+                    host: Arc::clone(host),
+                    files: 0,
+                    whole: false,
+                });
+                match key.0 {
+                    0 => held.whole = true,
+                    _ => held.files += 1,
+                }
+            }
+        }
+        all.into_values()
     }
 
     /// Whether a promise holds.

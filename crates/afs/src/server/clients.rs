@@ -17,12 +17,13 @@ use std::collections::HashMap;
 use std::net::SocketAddrV4;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use rx::security::Null;
 use rx::{Connection, Endpoint, call_all};
 
+use super::activity::calls::Calls;
 use crate::calls::callback::{AboutReply, Call, Interface};
 use crate::calls::fileserver::MAX_FIDS;
 use crate::errors::{rx as codes, rxgen};
@@ -115,6 +116,7 @@ impl Drop for Held<'_> {
 /// Calls to clients by Rx.
 pub struct RxClients {
     server: Uuid,
+    calls: Arc<Calls>,
     endpoint: OnceLock<Weak<Endpoint>>,
     shards: [Mutex<HashMap<SocketAddrV4, Vec<Arc<Line>>>>; SHARDS],
 }
@@ -122,7 +124,14 @@ pub struct RxClients {
 impl RxClients {
     /// Calls of the server with this number. Until [`Self::attach`], no client can be called.
     pub fn new(server: Uuid) -> Self {
-        Self { server, endpoint: OnceLock::new(), shards: std::array::from_fn(|_| Mutex::default()) }
+        let (calls, shards) = (Arc::new(Calls::new(Call::ALL)), std::array::from_fn(|_| Mutex::default()));
+        Self { server, calls, endpoint: OnceLock::new(), shards }
+    }
+
+    /// What the calls took. One to several clients counts for each of them, with the time until
+    /// the last one answered.
+    pub fn calls(&self) -> &Arc<Calls> {
+        &self.calls
     }
 
     /// Names the endpoint from which the calls leave. Only the first one counts.
@@ -174,7 +183,10 @@ impl RxClients {
     fn one(&self, peer: SocketAddrV4, call: &Call, time: Duration) -> Result<Vec<u8>, Failure> {
         let endpoint = self.endpoint().ok_or(Failure::Silent)?;
         let held = self.hold(&endpoint, peer).ok_or(Failure::Silent)?;
-        held.line.connection.call(call.request(), time).map_err(failure)
+        let began = Instant::now();
+        let answer = held.line.connection.call(call.request(), time).map_err(failure);
+        self.calls.ended(call.opcode(), began, answer.as_ref().err().map(code));
+        answer
     }
 
     fn many(&self, peers: &[SocketAddrV4], call: &Call, time: Duration) -> Vec<Result<(), Failure>> {
@@ -187,9 +199,11 @@ impl RxClients {
         // A call that has to wait for a channel delays only the calls after it.
         held.sort_by_key(|(_, held)| held.line.calls.load(Ordering::Relaxed) > CALLS);
         let connections = held.iter().map(|(_, held)| &held.line.connection);
+        let began = Instant::now();
         let answers = call_all(connections, &call.request(), time);
         for ((at, _), answer) in held.iter().zip(answers) {
             results[*at] = answer.map(|_| ()).map_err(failure);
+            self.calls.ended(call.opcode(), began, results[*at].err().as_ref().map(code));
         }
         results
     }
@@ -199,6 +213,14 @@ fn failure(error: rx::Error) -> Failure {
     match error {
         rx::Error::Aborted { code } => Failure::Refused(code),
         _ => Failure::Silent,
+    }
+}
+
+/// The code under which a failure is counted.
+fn code(failure: &Failure) -> i32 {
+    match failure {
+        Failure::Silent => codes::RX_CALL_DEAD,
+        Failure::Refused(code) => *code,
     }
 }
 

@@ -17,11 +17,13 @@
 //! | `partitions`, `remembered` | partitions that come and go; promises that outlive the server |
 //! | [`locks`], [`blobs`] | locks of files; directories as clients fetch them |
 //! | [`known`] | statuses of files that were used lately |
+//! | [`activity`] | what all of them do, in numbers |
 //!
 //! # See
 //! OpenAFS: `src/viced`, `src/volser`, `src/vol`.
 
 pub mod access;
+pub mod activity;
 pub mod adopt;
 pub mod blobs;
 pub mod callbacks;
@@ -49,6 +51,7 @@ mod withheld;
 pub use error::{Error, Result, chain};
 pub use withheld::Withheld;
 
+use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -69,6 +72,8 @@ use crate::partition::PartitionId;
 use crate::types::{Date, PrincipalId, VolumeId};
 use crate::wire::Uuid;
 use access::{Caller, Callers};
+use activity::Activity;
+use activity::volumes::Attached;
 use callbacks::CallBacks;
 use clients::RxClients;
 use fileserver::FileServer;
@@ -180,6 +185,8 @@ pub struct Core {
     pub callbacks: Arc<CallBacks>,
     /// The clients.
     pub hosts: Arc<Hosts>,
+    /// What the server does.
+    pub activity: Activity,
     remembered: Remembered,
     /// Users and groups.
     pub protection: Arc<dyn Protection>,
@@ -238,9 +245,20 @@ impl Core {
         };
         // Without its groups, a host gives no rights.
         let host_groups = self.protection.host(*info.peer.ip()).unwrap_or_default();
-        let caller = Arc::new(Caller { user, anyone, host_groups, host });
+        let usage = self.activity.clients.of(info, self.shared.seconds());
+        let caller = Arc::new(Caller { user, anyone, host_groups, host, usage });
         self.callers.put(info, Arc::clone(&caller));
         Ok(caller)
+    }
+
+    /// [`Callers::connections`].
+    pub fn connections(&self) -> HashMap<u64, u64> {
+        self.callers.connections()
+    }
+
+    /// What happens to volumes of each partition that has some.
+    pub fn attached(&self) -> impl Iterator<Item = (PartitionId, &Attached)> {
+        self.shared.partitions.all()
     }
 
     /// Has users and hosts looked up again.
@@ -426,11 +444,13 @@ impl Server {
         let system = |source| Error::Rx(rx::Error::Socket { source });
         let callbacks = Arc::new(CallBacks::start(Arc::clone(&hosts), options.promises).map_err(system)?);
         let shared = Arc::new(shared::Shared::default());
+        let activity = Activity::new(Arc::clone(clients.calls()));
         let core = Arc::new(Core {
             table: Table::new(Arc::clone(&callbacks), Arc::clone(&shared)),
             partitions: RwLock::default(),
             callbacks,
             hosts,
+            activity,
             remembered: Remembered::default(),
             protection,
             transactions: Transactions::default(),

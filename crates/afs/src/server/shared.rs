@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
+use super::activity::volumes::Partitions;
 use super::blobs::Blobs;
 use super::instance::Instance;
 use super::known::Knowledge;
@@ -17,6 +18,8 @@ pub struct Shared {
     pub blobs: Blobs,
     /// What is known of files.
     pub known: Knowledge,
+    /// What happens to volumes, by partitions.
+    pub partitions: Partitions,
     /// The volumes whose headers in memory are newer than the stored ones.
     changed: Mutex<BTreeSet<VolumeId>>,
     instances: AtomicU64,
@@ -47,6 +50,11 @@ impl Shared {
     /// A new volume in service.
     pub(super) fn instance(&self) -> Instance {
         Instance(self.instances.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// The number of the next volume in service ([`super::volume::Volume::number`]).
+    pub fn next_number(&self) -> u64 {
+        self.instances.load(Ordering::Relaxed)
     }
 
     /// Forgets the files of a volume.

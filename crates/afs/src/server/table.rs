@@ -23,6 +23,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use observe::{Mutex, Site};
 use parking_lot::RwLock;
 
+use super::activity::volumes::{OfVolume, Order, Sums};
 use super::callbacks::{CallBacks, VolumeCallBacks};
 use super::header::{Service, Stored};
 use super::shared::Shared;
@@ -82,11 +83,23 @@ impl Place {
 struct Part {
     resting: HashMap<VolumeId, Place>,
     used: HashMap<VolumeId, Arc<Volume>>,
+    /// What clients did with volumes that are in use no more.
+    past: Sums,
 }
 
 impl Part {
     fn has(&self, id: VolumeId) -> bool {
         self.resting.contains_key(&id) || self.used.contains_key(&id)
+    }
+
+    /// Ends the use of a volume. Its counters become part of the sum.
+    fn take_used(&mut self, id: VolumeId) -> Option<Arc<Volume>> {
+        let volume = self.used.remove(&id)?;
+        let used = volume.usage.take();
+        if !used.is_nothing() {
+            *self.past.entry(volume.partition.id).or_default() += used;
+        }
+        Some(volume)
     }
 
     fn partition_of(&self, id: VolumeId) -> Option<PartitionId> {
@@ -235,6 +248,7 @@ impl Table {
         volume.note_use();
         part.resting.remove(&id);
         part.used.insert(id, Arc::clone(&volume));
+        self.shared.partitions.of(place.partition).attached.inc();
         Some(volume)
     }
 
@@ -276,6 +290,7 @@ impl Table {
         volume.note_use();
         part.used.insert(id, Arc::clone(&volume));
         self.count_of(partition.id).fetch_add(1, Ordering::AcqRel);
+        self.shared.partitions.of(partition.id).attached.inc();
         Some(volume)
     }
 
@@ -335,7 +350,7 @@ impl Table {
             let partition = part.partition_of(id);
             part.resting.remove(&id);
             // Its end takes other locks.
-            (partition, part.used.remove(&id))
+            (partition, part.take_used(id))
         };
         if let (Some(partition), _) = removed {
             self.count_of(partition).fetch_sub(1, Ordering::AcqRel);
@@ -346,7 +361,7 @@ impl Table {
     pub fn remove_this(&self, volume: &Arc<Volume>) {
         let mut part = self.part(volume.id).lock();
         let is_it = part.used.get(&volume.id).is_some_and(|known| Arc::ptr_eq(known, volume));
-        let removed = if is_it { part.used.remove(&volume.id) } else { None };
+        let removed = if is_it { part.take_used(volume.id) } else { None };
         // Its end takes other locks.
         drop(part);
         if removed.is_some() {
@@ -383,6 +398,34 @@ impl Table {
     pub fn all_used(&self) -> Vec<Arc<Volume>> {
         let of_part = |part: &Mutex<Part>| part.lock().used.values().cloned().collect::<Vec<_>>();
         self.parts.iter().flat_map(of_part).collect()
+    }
+
+    /// What clients did: with the first `most` volumes in use, and with all others, by partitions.
+    /// The number is that of the next volume that comes into use.
+    pub fn usage(&self, order: Order, most: usize) -> (Vec<OfVolume>, Sums, u64) {
+        let next = self.shared.next_number();
+        let (mut all, mut others) = (Vec::new(), self.shared.partitions.late());
+        for part in &self.parts {
+            // One lock at a time: a volume does not move to another part.
+            let part = part.lock();
+            let of_volume = |volume: &Arc<Volume>| OfVolume {
+                id: volume.id,
+                number: volume.number(),
+                partition: volume.partition.id,
+                last: volume.used(),
+                used: volume.usage.now(),
+            };
+            all.extend(part.used.values().map(of_volume).filter(|one| !one.used.is_nothing()));
+            for (partition, used) in &part.past {
+                *others.entry(*partition).or_default() += *used;
+            }
+            drop(part);
+            if all.len() > most.saturating_mul(2) {
+                order.keep(&mut all, most, &mut others);
+            }
+        }
+        order.keep(&mut all, most, &mut others);
+        (all, others, next)
     }
 
     /// The numbers of volumes after one, of a partition or of all, in order.
@@ -449,10 +492,11 @@ impl Table {
             return;
         }
         part.resting.insert(id, Place::new(volume.partition.id, volume.found()));
-        let removed = part.used.remove(&id);
+        let removed = part.take_used(id);
         // Its end takes other locks.
         drop(part);
         drop(removed);
+        self.shared.partitions.of(volume.partition.id).rested.inc();
     }
 }
 

@@ -28,6 +28,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
+use super::activity::volumes::Usage;
 use super::callbacks::VolumeCallBacks;
 use super::header::{Service, Stored};
 use super::instance::Instance;
@@ -56,6 +57,8 @@ pub struct Volume {
     pub partition: Arc<Partition>,
     /// The promises to clients.
     pub callbacks: Arc<VolumeCallBacks>,
+    /// What clients do with its files.
+    pub usage: Usage,
     gate: RwLock<Gate>,
     /// Where it is.
     found: RwLock<Found>,
@@ -69,6 +72,8 @@ pub struct Volume {
     unwritten: AtomicBool,
     /// The second of its last use ([`Shared::seconds`]).
     used: AtomicU32,
+    /// The name that its header had last.
+    name: RwLock<Box<[u8]>>,
 }
 
 #[derive(Default)]
@@ -131,7 +136,22 @@ impl Volume {
         let (id, found) = (found.id(), RwLock::new(found));
         let (locks, storing, instance) = (Arc::default(), Mutex::default(), shared.instance());
         let (gate, unwritten, used) = (RwLock::default(), AtomicBool::new(false), AtomicU32::new(0));
-        Self { id, partition, callbacks, gate, found, locks, storing, shared, instance, unwritten, used }
+        let (usage, name) = (Usage::default(), RwLock::default());
+        Self {
+            id,
+            partition,
+            callbacks,
+            usage,
+            gate,
+            found,
+            locks,
+            storing,
+            shared,
+            instance,
+            unwritten,
+            used,
+            name,
+        }
     }
 
     /// Notes that a call uses it.
@@ -146,6 +166,17 @@ impl Volume {
     /// The second of its last use ([`Shared::seconds`]).
     pub(super) fn used(&self) -> u32 {
         self.used.load(Ordering::Relaxed)
+    }
+
+    /// A number that no other volume in use has. One that comes into use again has a larger one.
+    pub fn number(&self) -> u64 {
+        self.instance.0
+    }
+
+    /// Its name, as far as memory has it. No file is read, and no call is waited for.
+    pub fn known_name(&self) -> Vec<u8> {
+        let open = self.gate.try_read().and_then(|gate| gate.open.clone());
+        open.map_or_else(|| self.name.read().to_vec(), |open| open.header().name)
     }
 
     /// Whether its files are open. One that a thread has right now counts as open.
@@ -172,7 +203,7 @@ impl Volume {
             return Ok(false);
         }
         open.close()?;
-        self.partition.note_closed(open.written());
+        self.note_closed(open);
         gate.open = None;
         gate.service = Service::Unknown;
         self.forget();
@@ -337,12 +368,26 @@ impl Volume {
             }
             return Ok(Arc::clone(open));
         }
-        let open = Arc::new(self.open_files()?);
+        let counted = self.shared.partitions.of(self.partition.id);
+        let began = Instant::now();
+        let opened = self.open_files();
+        match &opened {
+            Ok(_) => counted.opened.record(u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX)),
+            Err(_) => counted.failed.inc(),
+        }
+        let open = Arc::new(opened?);
         if gate.service == Service::Unknown {
             gate.service = open.service();
         }
         gate.open = Some(Arc::clone(&open));
         Ok(open)
+    }
+
+    /// Notes that these files were closed.
+    fn note_closed(&self, open: &Open) {
+        self.partition.note_closed(open.written());
+        self.shared.partitions.of(self.partition.id).closed.inc();
+        *self.name.write() = open.header().name.into_boxed_slice();
     }
 
     fn open_files(&self) -> Result<Open> {
@@ -479,7 +524,7 @@ impl Volume {
         match alone(open) {
             Ok(Some(open)) => {
                 let closed = close(&open);
-                self.partition.note_closed(open.written());
+                self.note_closed(&open);
                 drop(open);
                 closed?;
             }
@@ -583,6 +628,13 @@ impl Volume {
             return Ok(None);
         };
         Ok(open.flush()?.then_some(open))
+    }
+}
+
+impl Drop for Volume {
+    /// Calls that went on when the table had lost the volume counted here.
+    fn drop(&mut self) {
+        self.shared.partitions.add_late(self.partition.id, self.usage.take());
     }
 }
 

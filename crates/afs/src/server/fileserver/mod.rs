@@ -26,6 +26,7 @@ use rx::{Call as RxCall, Reply as RxReply, Request, Service};
 use zpl::Error as FileError;
 
 use super::access::Caller;
+use super::activity::clients::Client;
 use super::callbacks::Promising;
 use super::open::Open;
 use super::vnode::Found;
@@ -67,10 +68,7 @@ impl FileServer {
         Self { core }
     }
 
-    fn serve(&self, call: &mut RxCall, caller: &Caller) -> Outcome<()> {
-        let mut opcode = [0; 4];
-        call.read_exact(&mut opcode).map_err(|_| rxgen::RXGEN_SS_UNMARSHAL)?;
-        let number = u32::from_be_bytes(opcode);
+    fn serve(&self, call: &mut RxCall, caller: &Caller, number: u32) -> Outcome<()> {
         // The messages of a call name the call and the client. Those of a volume name it.
         let (name, client) = (Call::name(number).unwrap_or_default(), call.info().peer);
         let _entered = tracing::error_span!("call", name, %client).entered();
@@ -167,13 +165,42 @@ impl FileServer {
         })
     }
 
+    /// The volume of this number, for a call on its files. Each call takes it once, which counts.
     fn volume(&self, id: VolumeId) -> Outcome<Arc<Volume>> {
-        self.core.table.get(id).ok_or_else(|| self.core.no_volume(id))
+        let volume = self.core.table.get(id).ok_or_else(|| self.core.no_volume(id))?;
+        volume.usage.calls.inc();
+        Ok(volume)
+    }
+
+    /// Counts a call that has ended.
+    fn ended(&self, client: &Client, number: u32, began: Instant, failed: Option<i32>) {
+        let activity = &self.core.activity;
+        activity.files.ended(number, began, failed);
+        activity.clients.ended(client, number, failed.is_some(), self.core.shared.seconds());
     }
 
     /// The promise for a file that the caller may cache from now on.
     fn promise(&self, volume: &Volume, open: &Open, fid: Fid, caller: &Caller) -> CallBack {
         promise(&mut volume.callbacks.promising(&caller.host, Instant::now()), open, fid)
+    }
+
+    /// Answers a call from memory. `None`: it has to wait for something.
+    fn quick_answer(&self, caller: &Caller, number: u32, arguments: &[u8]) -> Option<Outcome<Reply>> {
+        Some(Ok(match number {
+            // An idle client learns by these that the server was restarted, and what it missed.
+            GET_TIME => Reply::GetTime(time()),
+            GET_CAPABILITIES => Reply::GetCapabilities(capabilities()),
+            _ => match Call::decode(number, arguments).ok()? {
+                Call::FetchStatus { fid } => match self.quick_status(caller, fid)? {
+                    Ok(reply) => Reply::FetchStatus(reply),
+                    Err(code) => return Some(Err(code)),
+                },
+                Call::InlineBulkStatus { fids } => {
+                    Reply::InlineBulkStatus(self.quick_bulk_status(caller, &fids)?)
+                }
+                _ => return None,
+            },
+        }))
     }
 
     fn give_up(&self, caller: &Caller, fids: &[Fid]) {
@@ -191,34 +218,23 @@ impl FileServer {
 impl Service for FileServer {
     fn quick(&self, request: &Request) -> Option<RxReply> {
         let (opcode, arguments) = request.body.split_first_chunk()?;
-        let number = u32::from_be_bytes(*opcode);
-        let reply = match number {
-            // An idle client learns by these that the server was restarted, and what it missed.
-            GET_TIME => {
-                self.core.known_caller(&request.info)?;
-                Reply::GetTime(time())
+        let (began, number) = (Instant::now(), u32::from_be_bytes(*opcode));
+        if !matches!(number, GET_TIME | GET_CAPABILITIES | FETCH_STATUS | INLINE_BULK_STATUS) {
+            // A call that there is may have to wait.
+            if Call::name(number).is_some() {
+                return None;
             }
-            GET_CAPABILITIES => {
-                self.core.known_caller(&request.info)?;
-                Reply::GetCapabilities(capabilities())
-            }
-            FETCH_STATUS | INLINE_BULK_STATUS => {
-                let caller = self.core.known_caller(&request.info)?;
-                match Call::decode(number, arguments).ok()? {
-                    Call::FetchStatus { fid } => match self.quick_status(&caller, fid)? {
-                        Ok(reply) => Reply::FetchStatus(reply),
-                        Err(code) => return Some(RxReply::Abort(caller.code(code))),
-                    },
-                    Call::InlineBulkStatus { fids } => {
-                        Reply::InlineBulkStatus(self.quick_bulk_status(&caller, &fids)?)
-                    }
-                    _ => return None,
-                }
-            }
-            _ if Call::name(number).is_none() => return Some(RxReply::Abort(rxgen::RXGEN_OPCODE)),
-            _ => return None,
-        };
-        Some(RxReply::Parts(vec![reply.encode().into()]))
+            let client = self.core.activity.clients.of(&request.info, self.core.shared.seconds());
+            self.ended(&client, number, began, Some(rxgen::RXGEN_OPCODE));
+            return Some(RxReply::Abort(rxgen::RXGEN_OPCODE));
+        }
+        let caller = self.core.known_caller(&request.info)?;
+        let answer = self.quick_answer(&caller, number, arguments)?;
+        self.ended(&caller.usage, number, began, answer.as_ref().err().copied());
+        Some(match answer {
+            Ok(reply) => RxReply::Parts(vec![reply.encode().into()]),
+            Err(code) => RxReply::Abort(caller.code(code)),
+        })
     }
 
     fn is_long(&self, request: &Request) -> bool {
@@ -235,8 +251,21 @@ impl Service for FileServer {
     }
 
     fn run(&self, call: &mut RxCall) -> Result<(), i32> {
-        let caller = self.core.caller(call.info())?;
-        self.serve(call, &caller).map_err(|code| caller.code(code))
+        let (began, mut opcode) = (Instant::now(), [0; 4]);
+        call.read_exact(&mut opcode).map_err(|_| rxgen::RXGEN_SS_UNMARSHAL)?;
+        let number = u32::from_be_bytes(opcode);
+        let caller = self.core.caller(call.info());
+        let done = caller.as_ref().map_err(|code| *code).and_then(|caller| self.serve(call, caller, number));
+        let unknown;
+        let client = match &caller {
+            Ok(caller) => &caller.usage,
+            Err(_) => {
+                unknown = self.core.activity.clients.of(call.info(), self.core.shared.seconds());
+                &unknown
+            }
+        };
+        self.ended(client, number, began, done.err());
+        done.map_err(|code| caller.map_or(code, |caller| caller.code(code)))
     }
 }
 

@@ -101,6 +101,7 @@ impl FileServer {
         let _lock = open.try_lock_shared(fid.vnode)?;
         let now = Instant::now();
         let found = self.known_status(&open, caller, fid, (now, &mut LastRights::default()))?;
+        volume.usage.calls.inc();
         Some(found.map(|status| {
             let callback = promise(&mut volume.callbacks.promising(&caller.host, now), &open, fid);
             StatusReply { status, callback, sync: sync(&open) }
@@ -111,6 +112,7 @@ impl FileServer {
     pub(super) fn quick_bulk_status(&self, caller: &Caller, fids: &[Fid]) -> Option<BulkReply> {
         let (mut statuses, mut callbacks) = (Vec::with_capacity(fids.len()), Vec::with_capacity(fids.len()));
         let (now, mut last) = (Instant::now(), VolSync::default());
+        let mut volumes = Vec::new();
         for fids in fids.chunk_by(|one, next| one.volume == next.volume) {
             let volume = self.core.table.get(fids.first()?.volume)?;
             let open = volume.try_enter()?;
@@ -129,7 +131,11 @@ impl FileServer {
                 statuses.push(status);
                 callbacks.push(callback);
             }
+            drop((open, promising));
+            volumes.push(volume);
         }
+        // Only now it is certain that the call is not served again.
+        volumes.iter().for_each(|volume| volume.usage.calls.inc());
         Some(BulkReply { statuses: List::new(statuses)?, callbacks: List::new(callbacks)?, sync: last })
     }
 
@@ -149,13 +155,17 @@ impl FileServer {
     ) -> Outcome<BulkReply> {
         let (mut statuses, mut callbacks) = (Vec::with_capacity(fids.len()), Vec::with_capacity(fids.len()));
         let mut last = VolSync::default();
+        let mut volume: Option<Arc<Volume>> = None;
         for fid in fids {
             // If the volume is the trouble, the whole call fails: a client would take the error of
             // one file for good.
-            let volume = self.volume(fid.volume)?;
+            let volume = match volume.take_if(|volume| volume.id == fid.volume) {
+                Some(same) => volume.insert(same),
+                None => volume.insert(self.volume(fid.volume)?),
+            };
             let open = volume.enter(Access::Read)?;
             last = sync(&open);
-            let found = self.status_of(&volume, &open, caller, *fid);
+            let found = self.status_of(volume, &open, caller, *fid);
             let (status, callback) = found.or_else(&failed)?;
             statuses.push(status);
             callbacks.push(callback);
@@ -223,15 +233,24 @@ impl FileServer {
         if count <= WHOLE {
             parts.insert(0, Slice::from(head));
             parts.push(Slice::from(reply.to_bytes()));
-            return call.write_parts(parts).map_err(gone);
+            call.write_parts(parts).map_err(gone)?;
+            note_read(&volume, caller, count);
+            return Ok(());
         }
         call.write(head).map_err(gone)?;
-        self.send_long(call, &volume, fid, from, count)?;
+        self.send_long(call, (&volume, caller), fid, from, count)?;
         call.write(reply.to_bytes()).map_err(gone)
     }
 
     /// Sends data in pieces, with no lock held while the client takes them.
-    fn send_long(&self, call: &mut RxCall, volume: &Volume, fid: Fid, from: u64, count: u64) -> Outcome<()> {
+    fn send_long(
+        &self,
+        call: &mut RxCall,
+        (volume, caller): (&Volume, &Caller),
+        fid: Fid,
+        from: u64,
+        count: u64,
+    ) -> Outcome<()> {
         let mut sent = 0;
         while sent < count {
             let n = (count - sent).min(PIECE as u64);
@@ -242,6 +261,7 @@ impl FileServer {
                 read(&open, &file, from + sent, n)?
             };
             call.write_parts(parts).map_err(|_| errors::rx::RX_USER_ABORT)?;
+            note_read(volume, caller, n);
             sent += n;
         }
         Ok(())
@@ -270,7 +290,7 @@ impl FileServer {
             freed = open.locks.release(fid.vnode, Instant::now());
             Ok(())
         });
-        if freed && let Ok(volume) = self.volume(fid.volume) {
+        if freed && let Some(volume) = self.core.table.get(fid.volume) {
             volume.callbacks.changed(&[(fid.vnode, fid.unique)], Some(&caller.host));
         }
         done
@@ -284,6 +304,12 @@ impl FileServer {
         change(&open, &file)?;
         Ok(sync(&open))
     }
+}
+
+/// Counts bytes that were sent to a client.
+fn note_read(volume: &Volume, caller: &Caller, bytes: u64) {
+    volume.usage.read.add(bytes);
+    caller.usage.read.add(bytes);
 }
 
 /// Bytes of a file, of a symbolic link, or of a directory's pages.

@@ -173,6 +173,8 @@ impl Store<'_> {
             call.read_exact(&mut bytes).map_err(|_| errors::rx::RX_PROTOCOL_ERROR)?;
             last = Some((at, bytes));
             done += n;
+            self.volume.usage.written.add(n);
+            self.caller.usage.written.add(n);
         }
         match call.read() {
             Ok(rest) if rest.is_empty() => Ok(last),

@@ -27,7 +27,7 @@ mod plan;
 pub mod transactions;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rx::engine::Info;
 use rx::{Call as RxCall, Reply as RxReply, Request, Service};
@@ -61,10 +61,7 @@ impl VolumeServer {
         Self { core }
     }
 
-    fn serve(&self, call: &mut RxCall) -> Outcome<()> {
-        let mut opcode = [0; 4];
-        call.read_exact(&mut opcode).map_err(|_| rxgen::RXGEN_SS_UNMARSHAL)?;
-        let number = u32::from_be_bytes(opcode);
+    fn serve(&self, call: &mut RxCall, number: u32) -> Outcome<()> {
         let name = Call::name(number).ok_or(rxgen::RXGEN_OPCODE)?;
         let arguments = match Call::size_before_data(number) {
             Some(size) => {
@@ -317,7 +314,12 @@ impl Service for VolumeServer {
     }
 
     fn run(&self, call: &mut RxCall) -> Result<(), i32> {
-        self.serve(call)
+        let (began, mut opcode) = (Instant::now(), [0; 4]);
+        call.read_exact(&mut opcode).map_err(|_| rxgen::RXGEN_SS_UNMARSHAL)?;
+        let number = u32::from_be_bytes(opcode);
+        let done = self.serve(call, number);
+        self.core.activity.volumes.ended(number, began, done.err());
+        done
     }
 }
 

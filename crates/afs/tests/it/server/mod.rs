@@ -2,6 +2,7 @@
 //!
 //! OpenAFS's clients send a part of the calls, and see a part of the replies. These send the rest.
 
+mod activity;
 mod adopting;
 mod blocks;
 mod calls;
