@@ -65,6 +65,7 @@ mod stats;
 pub mod streams;
 #[cfg(test)]
 mod tests;
+mod top;
 
 pub use afs::{
     AFS_PAGE, AfsAdopt, AfsClient, AfsDisable, AfsEnable, AfsLock, AfsPartition, AfsQuery, AfsServer,
@@ -106,3 +107,6 @@ pub use service::{
 };
 pub use stats::{Kstat, KstatValue, SplParameter, Tunable};
 pub use streams::{ReceiveRequest, RedactRequest, SendRequest};
+pub use top::{
+    TOP_MAX, Top, TopAttach, TopCall, TopClient, TopLock, TopPromise, TopQuery, TopTimes, TopView, TopVolume,
+};

@@ -9,8 +9,8 @@ use super::{
     DiffRequest, Error, EventPage, EventQuery, ExportList, ExportRequest, Found, Granted, HistoryPage, Hold,
     ImportOutcome, ImportRequest, InjectRequest, Injected, Kstat, LoadKeyRequest, LogStats, Mount,
     MountProgress, MountReport, MountRequest, ObjectPath, OfferRequest, Offered, Pool, PoolChange, PoolQuery,
-    Reason, RedactRequest, ScanRequest, SendRequest, Settings, SpaceClass, SpaceEntry, SplParameter, Tunable,
-    UnmountRequest, WithdrawRequest,
+    Reason, RedactRequest, ScanRequest, SendRequest, Settings, SpaceClass, SpaceEntry, SplParameter, Top,
+    TopQuery, Tunable, UnmountRequest, WithdrawRequest,
 };
 
 /// A reply's body.
@@ -455,6 +455,8 @@ methods! {
     /// # Errors
     /// * [`Reason::BadValue`]: this is no partition.
     afs_locks(query: AfsQuery => &AfsQuery) -> Vec<AfsLock>;
+    /// What the daemon does, in numbers that only grow. No pool is read, and none is waited for.
+    top(query: TopQuery => &TopQuery) -> Top;
 }
 
 /// Requests of this process to its own service, without a connection.

@@ -16,6 +16,8 @@ pub enum Json {
     Texts(Vec<String>),
     /// An object.
     Object(Object),
+    /// A list of objects.
+    Objects(Vec<Object>),
 }
 
 /// A JSON object, as an nvlist prints.
@@ -97,6 +99,16 @@ impl Object {
                     s.push(']');
                 }
                 Json::Object(o) => o.write(s),
+                Json::Objects(objects) => {
+                    s.push('[');
+                    for (i, object) in objects.iter().enumerate() {
+                        if i > 0 {
+                            s.push(',');
+                        }
+                        object.write(s);
+                    }
+                    s.push(']');
+                }
             }
         }
         s.push('}');

@@ -40,6 +40,7 @@ mod stream_copy;
 pub mod sysfs;
 pub mod terminal;
 pub mod title;
+pub mod top;
 pub mod vdev_name;
 pub mod version;
 pub mod zfs;

@@ -1,8 +1,10 @@
-//! Secrets from the user's terminal or from a pipe.
+//! Secrets and keys from the user's terminal, or secrets from a pipe.
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
 
 /// The source of keys whose location is `prompt`.
 pub trait Secrets {
@@ -30,6 +32,57 @@ pub struct Stdin;
 pub fn screen() -> Option<(usize, usize)> {
     let size = tcgetwinsize(io::stdout().as_fd()).ok()?;
     Some((size.ws_row.into(), size.ws_col.into()))
+}
+
+/// A terminal that gives each key at once, Ctrl-C too. Dropping this turns that off again.
+pub struct Keys {
+    before: Termios,
+}
+
+impl Keys {
+    /// The keys of standard input. `None`: it is no terminal.
+    ///
+    /// # Errors
+    /// Any [`io::Error`] of the terminal.
+    pub fn new() -> io::Result<Option<Keys>> {
+        if !io::stdin().is_terminal() {
+            return Ok(None);
+        }
+        let before = tcgetattr(io::stdin().as_fd())?;
+        let mut modes = before.clone();
+        modes.local_modes.remove(LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG);
+        tcsetattr(io::stdin().as_fd(), OptionalActions::Now, &modes)?;
+        Ok(Some(Keys { before }))
+    }
+
+    /// Waits for a key that `is_wanted`, or for this time. Returns whether there was one. The end
+    /// of standard input counts as one.
+    pub fn wait(&self, time: Duration, is_wanted: impl Fn(u8) -> bool) -> bool {
+        let until = Instant::now() + time;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let stdin = io::stdin();
+            let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
+            // A time that the system can't represent is as good as none.
+            let left = Timespec::try_from(left).ok();
+            let ready = rustix::io::retry_on_intr(|| poll(&mut fds, left.as_ref()));
+            if !ready.is_ok_and(|ready| ready > 0) {
+                return false;
+            }
+            let mut key = [0];
+            match rustix::io::retry_on_intr(|| rustix::io::read(stdin.as_fd(), &mut key)) {
+                Ok(1..) if !is_wanted(key[0]) => {}
+                _ => return true,
+            }
+        }
+    }
+}
+
+impl Drop for Keys {
+    fn drop(&mut self) {
+        // If the terminal has disappeared, there is nothing to restore.
+        _ = tcsetattr(io::stdin().as_fd(), OptionalActions::Now, &self.before);
+    }
 }
 
 /// A terminal without echo. Dropping this turns the echo on again.

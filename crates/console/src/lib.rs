@@ -20,4 +20,4 @@ mod out;
 pub mod words;
 
 pub use clock::Clock;
-pub use out::Out;
+pub use out::{Out, escaped};

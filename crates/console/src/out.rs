@@ -71,10 +71,7 @@ impl Out {
 
     /// The text of one cell of a table: on a terminal it can't begin another line or column.
     pub fn cell<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        match self.terminal.then(|| shown(text.as_bytes(), &[])) {
-            Some(Cow::Owned(bytes)) => String::from_utf8_lossy(&bytes).into_owned().into(),
-            Some(Cow::Borrowed(_)) | None => text.into(),
-        }
+        if self.terminal { escaped(text) } else { text.into() }
     }
 
     /// Writes bytes unchanged, to a terminal too: colour codes and raw blocks.
@@ -86,6 +83,15 @@ impl Out {
     pub fn flush(&mut self) -> bool {
         self.failed |= self.sink.flush().is_err();
         !self.failed
+    }
+}
+
+/// Text without control characters, which become octal numbers: one cell of a table, for a terminal
+/// or a script.
+pub fn escaped(text: &str) -> Cow<'_, str> {
+    match shown(text.as_bytes(), &[]) {
+        Cow::Owned(bytes) => String::from_utf8_lossy(&bytes).into_owned().into(),
+        Cow::Borrowed(_) => text.into(),
     }
 }
 

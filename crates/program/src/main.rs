@@ -36,6 +36,7 @@ usage: poolhouse COMMAND [ARGUMENT ...]
     serve             hold imported pools and their mounts; commands start it when they need it
     get, set          show and set tunables, and show kstats: numbers by OpenZFS's names
     arcstat           print what the cache does, line by line
+    top               show what the daemon does: calls, clients and volumes of its AFS server, and locks
     arc_summary       report on the cache and what belongs to it
     metrics           print what pools, devices and the cache do, as Prometheus reads it
     estimate          say what a directory tree would take in a pool, by record size and compressor
@@ -47,7 +48,7 @@ poolhouse help COMMAND says more.
 
 /// The commands that `USAGE` lists.
 const COMMANDS: &str = "zpool zfs zdb zstream zinject ls cp send stream export unexport exports afs attach detach man bench serve get set \
-                        arcstat arc_summary metrics estimate doctor completion";
+                        arcstat top arc_summary metrics estimate doctor completion";
 
 fn main() -> ExitCode {
     let mut words = std::env::args_os();
@@ -124,7 +125,7 @@ fn run(command: &str, words: &[String], mut out: Out, mut err: Out) -> i32 {
         "afs" if words.first().is_some_and(|verb| verb == "export" || verb == "adopt") => {
             return rescued(command, words, out, err);
         }
-        "zpool" | "zfs" | "afs" | "export" | "unexport" | "exports" | "attach" | "detach" => {
+        "zpool" | "zfs" | "afs" | "top" | "export" | "unexport" | "exports" | "attach" | "detach" => {
             return openzfs(command, words, out, err);
         }
         "zdb" => return zdb::run(words, &mut out, &mut err, &Clock::system()),
@@ -231,6 +232,7 @@ fn openzfs(command: &str, words: &[String], out: Out, err: Out) -> i32 {
         "zpool" => zpool::run(&mut cx, words),
         "zfs" => zfs::run(&mut cx, words),
         "afs" => cli::afs::run(&mut cx, words),
+        "top" => cli::top::run(&mut cx, words),
         _ => cli::exports::run(&mut cx, command, words),
     };
     // `ZFS_ABORT` makes a finished command dump core, for debuggers of its memory.

@@ -23,8 +23,8 @@ use api::{
     Granted, HistoryPage, Hold, ImportOutcome, ImportRequest, InProcess, InjectRequest, Injected, Kstat,
     LoadKeyRequest, LogStats, Mount, MountProgress, MountReport, MountRequest, ObjectPath, OfferRequest,
     Offered, Pool, PoolChange, PoolQuery, Reason, ReceiveRequest, RedactRequest, Requests, ScanRequest,
-    SendRequest, Service, Settings, SpaceClass, SpaceEntry, SplParameter, Tunable, UnmountRequest,
-    WithdrawRequest,
+    SendRequest, Service, Settings, SpaceClass, SpaceEntry, SplParameter, Top, TopQuery, Tunable,
+    UnmountRequest, WithdrawRequest,
 };
 use device::Layer;
 use ondisk::{Guid, ObjNum};
@@ -48,6 +48,7 @@ pub struct LocalService {
     layer: Layer,
     /// Constant files that the tree shows: paths and texts.
     facts: Vec<(String, String)>,
+    top: crate::telemetry::top::Start,
 }
 
 impl Default for LocalService {
@@ -78,6 +79,7 @@ impl LocalService {
             tickets: Arc::default(),
             layer: Layer::default(),
             facts: Vec::new(),
+            top: crate::telemetry::top::Start::default(),
         }
     }
 
@@ -457,6 +459,10 @@ impl Service for LocalService {
     fn afs_locks(&self, caller: &Caller, query: &AfsQuery) -> Result<Vec<AfsLock>, Error> {
         caller.must_own("the locks of AFS")?;
         self.pools.afs.locks(query)
+    }
+
+    fn top(&self, caller: &Caller, query: &TopQuery) -> Result<Top, Error> {
+        self.top.read(caller, &self.pools.afs, query)
     }
 }
 

@@ -1,9 +1,11 @@
-//! What the daemon shows of itself: kstats, tunables, metrics, the tree of files, its log.
+//! What the daemon shows of itself: kstats, tunables, metrics, the tree of files, what it does, its
+//! log.
 
 pub mod kstats;
 pub(crate) mod logging;
 pub(crate) mod memory;
 pub mod metrics;
 pub(crate) mod spl;
+pub(crate) mod top;
 pub mod tree;
 pub(crate) mod tunables;

@@ -5,6 +5,7 @@ mod adopt;
 mod estimate;
 mod export;
 mod mounted;
+mod top;
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
@@ -62,8 +63,13 @@ fn configure(config: &Path) {
 
 impl Stand {
     fn new() -> Self {
+        Self::with(&[])
+    }
+
+    /// With more words on the daemon's command line.
+    fn with(words: &[&str]) -> Self {
         let dir = tempfile::tempdir().expect("a folder");
-        let daemon = Daemon::start(dir.path());
+        let daemon = Daemon::start_with(dir.path(), words).expect("the daemon ended");
         let at = dir.path().display();
         fs::create_dir(dir.path().join("dev")).expect("a folder");
         image(&dir.path().join("dev/d0"));

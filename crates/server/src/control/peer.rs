@@ -6,7 +6,7 @@
 //! | caller | may |
 //! |---|---|
 //! | root, the daemon's own user | do anything |
-//! | another user, at root's daemon | read names, states, properties, mounts and grants |
+//! | another user, at root's daemon | read names, states, properties, mounts, grants and counters |
 //! | another user, with `zfs allow` | also make the granted changes (`crate::control::grants`) |
 //! | another user, at a user's daemon | nothing: no other user may enter its folder |
 //!
@@ -18,7 +18,7 @@ use std::io;
 use std::os::unix::net::UnixStream;
 
 /// The methods of root's daemon for all users.
-const OPEN_TO_ALL: [&str; 11] = [
+const OPEN_TO_ALL: [&str; 12] = [
     "pool_names",
     "pool",
     "datasets",
@@ -30,6 +30,7 @@ const OPEN_TO_ALL: [&str; 11] = [
     "tunables",
     "spl",
     "unlinked",
+    "top",
 ];
 
 /// The peer of a stream.

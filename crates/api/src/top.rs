@@ -1,0 +1,226 @@
+//! What the daemon does, in numbers that only grow: the data of `poolhouse top`.
+//!
+//! # Theory
+//! A reply has numbers since the counters began. A reader that asks twice subtracts. So the daemon
+//! keeps nothing for a reader, and any number of them can read at their own pace.
+//!
+//! Lists are bounded. What is not in one is in a sum beside it, so a reader knows all totals.
+//!
+//! Counters of a volume or client begin anew when it was gone in between. Then they have another
+//! `number`. A number that is not below [`Top::next`] of an earlier reading began after that.
+
+use serde::{Deserialize, Serialize};
+
+/// The most rows of a reply.
+pub const TOP_MAX: usize = 10_000;
+
+/// What a reader wants to see.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TopView {
+    /// Calls of the AFS server, by name.
+    #[default]
+    Calls,
+    /// Clients of the AFS file server.
+    Clients,
+    /// Volumes of the AFS server.
+    Volumes,
+    /// How often volumes come into use, by partitions.
+    Attach,
+    /// Waits for locks of the daemon.
+    Locks,
+    /// Which client has promises for which volume. Only for the daemon's owners.
+    Promises,
+}
+
+/// A request for one view.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TopQuery {
+    /// The view.
+    pub view: TopView,
+    /// The most rows, [`TOP_MAX`] at most. 0: as many.
+    pub limit: u64,
+    /// Whether those come first that did something last, for a reader of intervals.
+    pub last: bool,
+    /// Promises of this client alone: its address, with or without its port.
+    pub client: Option<String>,
+    /// Promises of this volume alone.
+    pub volume: Option<u32>,
+}
+
+/// The numbers of a view. Lists of other views are empty.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Top {
+    /// Nanoseconds since the daemon began.
+    pub clock_ns: u64,
+    /// The same when the counters of the view began.
+    pub began_ns: u64,
+    /// The same in seconds since 1970.
+    pub began: u64,
+    /// What counts: another number means that all counters began anew.
+    pub run: u64,
+    /// Whether the daemon has an AFS server.
+    pub afs: bool,
+    /// The number of the next volume or client that comes into use.
+    pub next: u64,
+    /// [`TopView::Calls`].
+    pub calls: Vec<TopCall>,
+    /// [`TopView::Clients`].
+    pub clients: Vec<TopClient>,
+    /// What clients did that are not in the list.
+    pub other_clients: TopClient,
+    /// [`TopView::Volumes`].
+    pub volumes: Vec<TopVolume>,
+    /// What clients did with volumes that are not in the list, by partitions.
+    pub other_volumes: Vec<TopVolume>,
+    /// [`TopView::Attach`].
+    pub attach: Vec<TopAttach>,
+    /// [`TopView::Locks`].
+    pub locks: Vec<TopLock>,
+    /// [`TopView::Promises`].
+    pub promises: Vec<TopPromise>,
+    /// How many promises are not in the list.
+    pub other_promises: u64,
+}
+
+/// A call of the AFS server.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TopCall {
+    /// `file` or `volume` of calls to these services, `client` of calls to clients.
+    pub service: String,
+    /// The name of the call.
+    pub call: String,
+    /// How long it took, failed calls included.
+    pub times: TopTimes,
+    /// How often it failed, by the name of the error, or its number.
+    pub errors: Vec<(String, u64)>,
+    /// How often it failed with further errors.
+    pub other_errors: u64,
+}
+
+/// Times in nanoseconds.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TopTimes {
+    /// The sum of all.
+    pub sum: u64,
+    /// The longest.
+    pub max: u64,
+    /// How many are at most this long, and longer than the row before, in rising order.
+    pub buckets: Vec<(u64, u64)>,
+}
+
+/// A client of the AFS file server.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TopClient {
+    /// The number of its counters.
+    pub number: u64,
+    /// Its address and port.
+    pub address: String,
+    /// The user whose calls these are. Absent: its calls prove none, or the reader may not know.
+    pub user: Option<String>,
+    /// Connections with a call of the last minute or two.
+    pub connections: u64,
+    /// CreateFile.
+    pub make_file: u64,
+    /// RemoveFile.
+    pub remove_file: u64,
+    /// MakeDir.
+    pub make_dir: u64,
+    /// RemoveDir.
+    pub remove_dir: u64,
+    /// Rename.
+    pub rename: u64,
+    /// Lookup.
+    pub lookup: u64,
+    /// Link.
+    pub link: u64,
+    /// Symlink.
+    pub symlink: u64,
+    /// StoreStatus.
+    pub store_status: u64,
+    /// StoreData and StoreData64.
+    pub store_data: u64,
+    /// FetchData and FetchData64.
+    pub fetch: u64,
+    /// FetchStatus, BulkStatus and InlineBulkStatus.
+    pub status: u64,
+    /// All other calls.
+    pub other: u64,
+    /// Calls that failed.
+    pub errors: u64,
+    /// Bytes of files and directories that it read.
+    pub read: u64,
+    /// Bytes of files that it stored.
+    pub written: u64,
+}
+
+/// A volume of the AFS server.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TopVolume {
+    /// The number of its counters.
+    pub number: u64,
+    /// Its partition: `/vicepa`.
+    pub partition: String,
+    /// The volume.
+    pub id: u32,
+    /// Its name. Empty: memory does not have it.
+    pub name: String,
+    /// Calls of clients on its files.
+    pub calls: u64,
+    /// Bytes of files and directories that clients read.
+    pub read: u64,
+    /// Bytes of files that clients stored.
+    pub written: u64,
+}
+
+/// How often volumes of a partition come into use.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TopAttach {
+    /// The partition.
+    pub partition: String,
+    /// Volumes that came into use.
+    pub attached: u64,
+    /// How long it took to open their files.
+    pub opened: TopTimes,
+    /// How often that failed.
+    pub failed: u64,
+    /// How often files were closed.
+    pub closed: u64,
+    /// Volumes that came to rest.
+    pub rested: u64,
+}
+
+/// Waits for the locks of one kind.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TopLock {
+    /// What they protect.
+    pub name: String,
+    /// How long threads waited.
+    pub waits: TopTimes,
+}
+
+/// Promises of a volume to a client.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TopPromise {
+    /// The client's address and port. Empty: it has none now.
+    pub address: String,
+    /// The client's UUID, if it has one.
+    pub uuid: Option<String>,
+    /// The volume.
+    pub volume: u32,
+    /// Its name. Empty: memory does not have it.
+    pub name: String,
+    /// For how many of its files.
+    pub files: u64,
+    /// Whether for the volume as a whole.
+    pub whole: bool,
+}

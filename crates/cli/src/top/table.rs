@@ -1,0 +1,308 @@
+//! Tables of numbers: for people, for scripts, and as JSON.
+//!
+//! A name is hostile text: another user chose it. So a cell of text has no control characters,
+//! whatever it is printed to.
+
+use api::{Top, TopTimes};
+use console::escaped;
+
+use crate::json::{Json, Object};
+
+/// What a column has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Unit {
+    /// Text.
+    Text,
+    /// A number that is shown as it is.
+    Number,
+    /// A count, which becomes one per second in an interval.
+    Rate,
+    /// Bytes, which become MB per second in an interval.
+    Bytes,
+    /// Nanoseconds.
+    Time,
+    /// A share in hundredths of a percent.
+    Share,
+}
+
+/// A column.
+#[derive(Debug)]
+pub(super) struct Column {
+    /// Its head.
+    pub(super) name: &'static str,
+    /// Its name in JSON.
+    pub(super) key: &'static str,
+    pub(super) unit: Unit,
+    pub(super) help: &'static str,
+}
+
+/// A column, for a list of them.
+pub(super) const fn column(name: &'static str, key: &'static str, unit: Unit, help: &'static str) -> Column {
+    Column { name, key, unit, help }
+}
+
+/// A cell.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Cell {
+    Text(String),
+    Number(u64),
+    /// Not known.
+    Nothing,
+}
+
+impl From<u64> for Cell {
+    fn from(number: u64) -> Self {
+        Self::Number(number)
+    }
+}
+
+impl From<&str> for Cell {
+    fn from(text: &str) -> Self {
+        Self::Text(escaped(text).into_owned())
+    }
+}
+
+/// The time to which numbers belong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Span {
+    /// Its nanoseconds.
+    pub(super) ns: u64,
+    /// It is all since the start.
+    pub(super) is_total: bool,
+    /// When it began, if it is all, in seconds since 1970.
+    pub(super) began: u64,
+}
+
+impl Span {
+    /// All since the start.
+    pub(super) fn total(now: &Top) -> Self {
+        Self { ns: now.clock_ns.saturating_sub(now.began_ns), is_total: true, began: now.began }
+    }
+
+    /// The time between two readings.
+    pub(super) fn between(before: &Top, now: &Top) -> Self {
+        Self { ns: now.clock_ns.saturating_sub(before.clock_ns), is_total: false, began: now.began }
+    }
+
+    pub(super) fn seconds(&self) -> f64 {
+        self.ns as f64 / 1e9
+    }
+
+    /// A count, or how many that are per second.
+    fn rate(&self, n: u64) -> f64 {
+        if self.is_total { n as f64 } else { n as f64 / self.seconds().max(1e-9) }
+    }
+}
+
+/// Rows under their columns.
+#[derive(Debug)]
+pub(super) struct Table {
+    pub(super) columns: &'static [Column],
+    pub(super) rows: Vec<Vec<Cell>>,
+    /// The sum over all rows, also over those that are not here. Its first cell says so.
+    pub(super) sum: Option<Vec<Cell>>,
+    /// A line before the table, for people.
+    pub(super) about: Option<String>,
+}
+
+impl Table {
+    /// A table of these rows.
+    pub(super) fn new(columns: &'static [Column], rows: Vec<Vec<Cell>>) -> Self {
+        Self { columns, rows, sum: None, about: None }
+    }
+
+    /// Leaves out the rows behind so many.
+    pub(super) fn limit(&mut self, most: usize) {
+        self.rows.truncate(most);
+    }
+
+    /// The rows below a line: what the sum has beyond the rows, and the sum.
+    fn foot(&self) -> Vec<Vec<Cell>> {
+        let Some(sum) = &self.sum else { return Vec::new() };
+        let number = |row: &Vec<Cell>, at: usize| match row[at] {
+            Cell::Number(number) => number,
+            Cell::Text(_) | Cell::Nothing => 0,
+        };
+        let beyond = |(at, cell): (usize, &Cell)| match (cell, self.columns[at].unit) {
+            (Cell::Number(sum), Unit::Rate | Unit::Bytes | Unit::Number) => {
+                let here = self.rows.iter().fold(0u64, |all, row| all.saturating_add(number(row, at)));
+                sum.saturating_sub(here).into()
+            }
+            _ if at == 0 => "others".into(),
+            _ => Cell::Nothing,
+        };
+        let others: Vec<Cell> = sum.iter().enumerate().map(beyond).collect();
+        let is_empty = others.iter().all(|cell| !matches!(cell, Cell::Number(1..)));
+        if is_empty { vec![sum.clone()] } else { vec![others, sum.clone()] }
+    }
+
+    /// The lines for people.
+    pub(super) fn lines(&self, span: &Span) -> Vec<String> {
+        let heads: Vec<String> = self.columns.iter().map(|column| head(column, span)).collect();
+        let text = |row: &Vec<Cell>| -> Vec<String> {
+            self.columns.iter().zip(row).map(|(column, cell)| shown(column.unit, cell, span)).collect()
+        };
+        let (rows, foot): (Vec<_>, Vec<_>) =
+            (self.rows.iter().map(text).collect(), self.foot().iter().map(text).collect());
+        let all = || std::iter::once(&heads).chain(&rows).chain(&foot);
+        let width = |at: usize| all().map(|row| row[at].chars().count()).max().unwrap_or(0);
+        let widths: Vec<usize> = (0..heads.len()).map(width).collect();
+        let line = |row: &Vec<String>| {
+            let cell = |(at, cell): (usize, &String)| match self.columns[at].unit {
+                Unit::Text => format!("{cell:<0$}", widths[at]),
+                _ => format!("{cell:>0$}", widths[at]),
+            };
+            row.iter().enumerate().map(cell).collect::<Vec<_>>().join("  ").trim_end().to_owned()
+        };
+        let mut lines: Vec<String> = self.about.iter().cloned().collect();
+        lines.push(line(&heads));
+        lines.extend(rows.iter().map(line));
+        if !foot.is_empty() {
+            lines.push(widths.iter().map(|width| "=".repeat(*width)).collect::<Vec<_>>().join("  "));
+            lines.extend(foot.iter().map(line));
+        }
+        lines
+    }
+
+    /// The lines for scripts. `with_head`: the names of the columns come first.
+    pub(super) fn parsable(&self, span: &Span, time: u64, with_head: bool) -> String {
+        let mut lines = String::new();
+        if with_head {
+            let names: Vec<&str> =
+                std::iter::once("TIME").chain(self.columns.iter().map(|column| column.name)).collect();
+            lines = names.join("\t") + "\n";
+        }
+        for row in self.rows.iter().chain(&self.foot()) {
+            let cells = self.columns.iter().zip(row).map(|(column, cell)| exact(column.unit, cell, span));
+            lines += &std::iter::once(time.to_string()).chain(cells).collect::<Vec<_>>().join("\t");
+            lines.push('\n');
+        }
+        lines
+    }
+
+    /// Adds the rows to a JSON object: exact numbers, not per second.
+    pub(super) fn json(&self, root: &mut Object) {
+        let object = |row: &Vec<Cell>| {
+            let mut object = Object::new();
+            for (column, cell) in self.columns.iter().zip(row) {
+                match cell {
+                    Cell::Text(text) => object.push(column.key, Json::Text(text.clone())),
+                    Cell::Number(number) => object.push(column.key, Json::Number(*number)),
+                    Cell::Nothing => {}
+                }
+            }
+            object
+        };
+        root.put("rows", Json::Objects(self.rows.iter().map(object).collect()));
+        if self.sum.is_some() {
+            root.put("sums", Json::Objects(self.foot().iter().map(object).collect()));
+        }
+    }
+}
+
+/// The head of a column for people, with its unit.
+fn head(column: &Column, span: &Span) -> String {
+    let per = if span.is_total { "" } else { "/s" };
+    match column.unit {
+        Unit::Text | Unit::Number => column.name.to_owned(),
+        Unit::Rate => format!("{}{per}", column.name),
+        Unit::Bytes => format!("{} MB{per}", column.name),
+        Unit::Time => format!("{} ms", column.name),
+        Unit::Share => format!("{} %", column.name),
+    }
+}
+
+/// A number with about three digits.
+fn short(n: f64) -> String {
+    match n {
+        0.0 => "0".to_owned(),
+        n if n < 0.995 => format!("{n:.3}"),
+        n if n < 9.995 => format!("{n:.2}"),
+        n if n < 99.95 => format!("{n:.1}"),
+        n => format!("{n:.0}"),
+    }
+}
+
+/// A cell for people.
+fn shown(unit: Unit, cell: &Cell, span: &Span) -> String {
+    let number = match cell {
+        Cell::Text(text) => return text.clone(),
+        Cell::Nothing => return "-".to_owned(),
+        Cell::Number(number) => *number,
+    };
+    match unit {
+        Unit::Text | Unit::Number => number.to_string(),
+        Unit::Rate => {
+            let rate = span.rate(number);
+            // Of rare events, half of one in a second is not none.
+            if rate.fract() == 0.0 || rate >= 9.95 { format!("{rate:.0}") } else { format!("{rate:.1}") }
+        }
+        Unit::Bytes => format!("{:.1}", span.rate(number) / 1_048_576.0),
+        Unit::Time => short(number as f64 / 1e6),
+        Unit::Share => short(number as f64 / 100.0),
+    }
+}
+
+/// A cell for scripts.
+fn exact(unit: Unit, cell: &Cell, span: &Span) -> String {
+    match (cell, unit) {
+        (Cell::Text(text), _) => text.clone(),
+        (Cell::Nothing, _) => "-".to_owned(),
+        (Cell::Number(n), Unit::Rate | Unit::Bytes) if !span.is_total => format!("{:.3}", span.rate(*n)),
+        (Cell::Number(n), _) => n.to_string(),
+    }
+}
+
+/// The times that were added between two readings.
+pub(super) struct Times {
+    pub(super) count: u64,
+    pub(super) sum: u64,
+    max: u64,
+    pub(super) buckets: Vec<(u64, u64)>,
+}
+
+impl Times {
+    /// The times of `now` without those of `before`.
+    ///
+    /// The longest is exact if it is the longest of all. Otherwise it is the end of its bucket, at
+    /// most a quarter too large.
+    pub(super) fn between(before: Option<&TopTimes>, now: &TopTimes) -> Self {
+        let (none, mut at) = (TopTimes::default(), 0);
+        let before = before.unwrap_or(&none);
+        let mut buckets = Vec::new();
+        for (top, count) in &now.buckets {
+            while before.buckets.get(at).is_some_and(|(other, _)| other < top) {
+                at += 1;
+            }
+            let old = before.buckets.get(at).filter(|(other, _)| other == top).map_or(0, |(_, count)| *count);
+            if *count > old {
+                buckets.push((*top, count - old));
+            }
+        }
+        let last = buckets.last().map_or(0, |(top, _)| *top);
+        let max = if now.max > before.max { now.max } else { last.min(now.max) };
+        let count = buckets.iter().map(|(_, count)| count).sum();
+        Self { count, sum: now.sum.saturating_sub(before.sum), max, buckets }
+    }
+
+    /// The cells mean, p50, p99, longest.
+    pub(super) fn cells(&self) -> [Cell; 4] {
+        if self.count == 0 {
+            return [const { Cell::Nothing }; 4];
+        }
+        [self.sum / self.count, self.quantile(50), self.quantile(99), self.max].map(Cell::Number)
+    }
+
+    /// So many percent of the times are at most this long.
+    fn quantile(&self, percent: u64) -> u64 {
+        let goal = (u128::from(self.count) * u128::from(percent)).div_ceil(100).max(1);
+        let mut seen = 0u128;
+        for (top, count) in &self.buckets {
+            seen += u128::from(*count);
+            if seen >= goal {
+                return (*top).min(self.max);
+            }
+        }
+        self.max
+    }
+}
