@@ -18,7 +18,7 @@ pub struct NewObject {
     pub kind: DmuType,
     /// Bytes of a data block, rounded up to sectors. 0 means one sector.
     pub block_size: u32,
-    /// log2 of the bytes of an indirect block. 0 means the default, 17.
+    /// log2 of the bytes of an indirect block. 0 means the default: 17, or 14 in a MOS.
     pub indblkshift: u8,
     /// Type of its bonus.
     pub bonus_kind: DmuType,
@@ -113,7 +113,7 @@ impl Objset {
         assert!(u64::from(spec.block_size) <= SPA_MAXBLOCKSIZE, "a block is at most 16 MiB large");
         let most = DNODE_BLOCK_SIZE / ondisk::dnode::DNODE_MIN_SIZE;
         assert!(usize::from(spec.slots) <= most, "a dnode has at most 32 slots");
-        let header = Header::new(spec);
+        let header = Header::new(self.kind(), spec);
         let (room, len) = (header.bonus_room().unwrap_or(0), spec.bonus.len());
         if len > room {
             return Err(Error::BonusLength { objset: self.id(), object, len, room });

@@ -120,7 +120,7 @@ impl Objset {
     ) -> Objset {
         let home = Home::new(cache, id);
         let spec = NewObject { block_size: DNODE_BLOCK_SIZE as u32, ..NewObject::new(DmuType::DNODE) };
-        let mut meta_dnode = Header::new(&spec).over(None);
+        let mut meta_dnode = Header::new(kind, &spec).over(None);
         if kind != ObjsetKind::Meta {
             // Enough levels for all object numbers, so that the meta dnode never grows while it is
             // read.

@@ -3,11 +3,18 @@
 use crate::NewObject;
 use ondisk::blkptr::BLKPTR_SHIFT;
 use ondisk::dnode::{DN_MAX_LEVELS, DnodeFlags, DnodePhys};
+use ondisk::objset::ObjsetKind;
 use ondisk::{BlkId, Blkptr, Corrupt, DmuType};
 
 /// log2 of the smallest and largest indirect blocks of new objects (`DN_MIN_INDBLKSHIFT`,
 /// `DN_MAX_INDBLKSHIFT`).
 const INDBLKSHIFT: std::ops::RangeInclusive<u8> = 12..=17;
+
+/// log2 of the indirect blocks of new objects of a MOS.
+///
+/// Each txg changes a few pointers of some of its objects, and compresses the whole indirect blocks
+/// that hold them. OpenZFS makes them as large as in a file system, and takes any size.
+const MOS_INDBLKSHIFT: u8 = 14;
 
 /// log2 of the indirect blocks that this crate reads.
 const INDIRECT_SHIFTS: std::ops::RangeInclusive<u8> = 10..=24;
@@ -52,10 +59,14 @@ impl Header {
         }
     }
 
-    /// The header of a new object (`dnode_allocate`).
-    pub(crate) fn new(spec: &NewObject) -> Header {
+    /// The header of a new object in an object set of this kind (`dnode_allocate`).
+    pub(crate) fn new(kind: ObjsetKind, spec: &NewObject) -> Header {
         let slots = usize::from(spec.slots.max(1));
-        let ibs = if spec.indblkshift == 0 { *INDBLKSHIFT.end() } else { spec.indblkshift };
+        let ibs = match (spec.indblkshift, kind) {
+            (0, ObjsetKind::Meta) => MOS_INDBLKSHIFT,
+            (0, _) => *INDBLKSHIFT.end(),
+            (shift, _) => shift,
+        };
         let datablksz = if spec.block_size == 0 { 512 } else { spec.block_size.next_multiple_of(512) };
         Header {
             kind: spec.kind,

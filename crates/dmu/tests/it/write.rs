@@ -263,16 +263,18 @@ proptest! {
 }
 
 /// Goal: a new object set has the shape that OpenZFS gives it: a meta dnode with six levels, or
-/// with one for the MOS.
+/// with one for the MOS. Indirect blocks of the MOS and its objects are smaller than OpenZFS's.
 #[test]
 fn new_object_sets() {
     let rig = Rig::new();
-    for (kind, levels) in [(ObjsetKind::Zfs, 6), (ObjsetKind::Meta, 1)] {
+    for (kind, levels, shift) in [(ObjsetKind::Zfs, 6, 17), (ObjsetKind::Meta, 1, 14)] {
         let os = rig.create(kind, 0);
+        let object = os.create_object(&tx(1), &NewObject::new(FILE)).unwrap();
+        assert_eq!(object.phys().indblkshift, shift);
         let synced =
             Objset::open(rig.cache.clone(), 5, &rig.sync_pass(&os, 1, 1), ReadOptions::demand()).unwrap();
         let meta = synced.meta_dnode();
-        assert_eq!((meta.nlevels(), meta.block_size(), meta.phys().indblkshift), (levels, 16384, 17));
+        assert_eq!((meta.nlevels(), meta.block_size(), meta.phys().indblkshift), (levels, 16384, shift));
         assert_eq!((meta.phys().blkptrs.len(), synced.kind()), (3, kind));
     }
 }
