@@ -415,7 +415,7 @@ impl Cache {
         let result = opened.map(|zio::Opened { block, packed }| {
             landing.recipe = Recipe::of(bp, Recipe::level_of(bp, packed.as_ref()));
             landing.packed = packed;
-            if key.is_mostly_free() { Sparse::trimmed(&block) } else { block.into() }
+            if key.is_mostly_free() && block.is_whole() { Sparse::trimmed(block.head()) } else { block }
         });
         landing.result = Some(result.clone());
         drop(landing);

@@ -183,6 +183,20 @@ impl Sparse {
         Self { head, len }
     }
 
+    /// A block of which only the first `start` bytes are known, and the rest is zeros. Small starts
+    /// are copied, as whole sectors.
+    ///
+    /// # Panics
+    /// If `start` is beyond the block.
+    pub fn starting(mut block: AlignedBuf, start: usize) -> Self {
+        let (len, held) = (block.len(), start.next_multiple_of(SECTOR));
+        if held * 2 > len || held >= len {
+            block[start..].fill(0);
+            return block.freeze().into();
+        }
+        Self::new(AlignedBuf::padded(&block[..start], held).freeze(), len)
+    }
+
     /// The same bytes without the zeros at the end, as a copy, if the zeros are most of the block.
     ///
     /// Otherwise the result shares the block's memory.

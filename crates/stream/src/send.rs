@@ -541,7 +541,7 @@ impl Blocks<'_> {
             // What was decrypted and is still compressed.
             true if bp.is_encrypted() => {
                 let opened = zio.read_packed(bp, &at, options)?;
-                return Ok(Payload::whole(opened.packed.unwrap_or(opened.block), None));
+                return Ok(Payload::whole(opened.packed.unwrap_or_else(|| opened.block.whole()), None));
             }
             true => zio.read_raw(bp, &at, options)?,
             false if cache.holds(bp, at.objset) => cache.read(bp, &at, options)?,

@@ -10,7 +10,7 @@ use crate::{
 use codec::checksum::embedded::{self, Verifier};
 use codec::checksum::{Checksum, Checksummer};
 use codec::crypt::DataKeys;
-use device::{AlignedBuf, Block};
+use device::{AlignedBuf, Block, Sparse};
 use ondisk::blkptr::{Body, Stored};
 use ondisk::version::{SPA_VERSION_DITTO_BLOCKS, SPA_VERSION_FEATURES};
 use ondisk::{
@@ -53,8 +53,9 @@ pub struct Zio {
 /// A block that was read.
 #[derive(Debug, Clone)]
 pub struct Opened {
-    /// Its contents, as the object sees them.
-    pub block: Block,
+    /// Its contents, as the object sees them. Of indirect blocks and blocks of dnodes, the zeros at
+    /// the end may be left out.
+    pub block: Sparse,
     /// The verified and decrypted bytes from which it was decompressed. Decompressing them as its
     /// pointer says gives the block again. `None` if the block is not compressed, or of the other
     /// byte order.
@@ -63,8 +64,17 @@ pub struct Opened {
 
 impl From<Block> for Opened {
     fn from(block: Block) -> Self {
-        Self { block, packed: None }
+        Self { block: block.into(), packed: None }
     }
+}
+
+/// How much of a block a reader gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// All of it.
+    Whole,
+    /// Perhaps without the zeros at its end, if it is of a kind that may be mostly zeros.
+    Start,
 }
 
 /// No source of randomness.
@@ -264,15 +274,26 @@ impl Zio {
     /// * [`Error::Key`]: the block is encrypted, and its key is not loaded.
     /// * [`Error::Redacted`]: the block was left out of a redacted stream.
     pub fn read(&self, bp: &Blkptr, bookmark: &Bookmark, options: &ReadOptions) -> Result<Block> {
-        self.read_packed(bp, bookmark, options).map(|opened| opened.block)
+        self.read_as(bp, bookmark, options, Extent::Whole).map(|opened| opened.block.into_head())
     }
 
-    /// Reads a block like [`Zio::read`], and also returns the compressed bytes.
+    /// Reads a block like [`Zio::read`], and also returns the compressed bytes. See
+    /// [`Opened::block`].
     ///
     /// # Errors
     /// Those of [`Zio::read`].
     pub fn read_packed(&self, bp: &Blkptr, bookmark: &Bookmark, options: &ReadOptions) -> Result<Opened> {
-        self.read_opened(bp, bookmark, options).inspect_err(|e| {
+        self.read_as(bp, bookmark, options, Extent::Start)
+    }
+
+    fn read_as(
+        &self,
+        bp: &Blkptr,
+        bookmark: &Bookmark,
+        options: &ReadOptions,
+        extent: Extent,
+    ) -> Result<Opened> {
+        self.read_opened(bp, bookmark, options, extent).inspect_err(|e| {
             if !options.has(IoFlags::SPECULATIVE) && !options.has(IoFlags::MAY_BE_STALE) {
                 self.judge(bp, bookmark, e, options);
             }
@@ -286,7 +307,13 @@ impl Zio {
         }
     }
 
-    fn read_opened(&self, bp: &Blkptr, bookmark: &Bookmark, options: &ReadOptions) -> Result<Opened> {
+    fn read_opened(
+        &self,
+        bp: &Blkptr,
+        bookmark: &Bookmark,
+        options: &ReadOptions,
+        extent: Extent,
+    ) -> Result<Opened> {
         match &bp.body {
             Body::Hole => Ok(AlignedBuf::zeroed(bp.lsize.0 as usize).freeze().into()),
             Body::Redacted => Err(Error::Redacted { bookmark: *bookmark }),
@@ -298,7 +325,7 @@ impl Zio {
                 // Before the read, so that a locked dataset costs none.
                 let keys = if bp.is_encrypted() { Some(self.keys(bookmark)?) } else { None };
                 let raw = self.fetch_stored(bp, s, bookmark, options)?;
-                self.open_verified(bp, s, raw, keys, bookmark)
+                self.open_verified(bp, s, (raw, extent), keys, bookmark)
             }
         }
     }
@@ -308,7 +335,7 @@ impl Zio {
         &self,
         bp: &Blkptr,
         s: &Stored,
-        mut raw: AlignedBuf,
+        (mut raw, extent): (AlignedBuf, Extent),
         keys: Option<Arc<DataKeys>>,
         bookmark: &Bookmark,
     ) -> Result<Opened> {
@@ -326,7 +353,7 @@ impl Zio {
             keys.decrypt(bp.kind, bp.order, &s.crypt_params, &mac, &mut raw)
                 .map_err(|source| Error::Decode { bookmark: *bookmark, source })?;
         }
-        self.decode(bp, s, raw, bookmark)
+        self.decode(bp, s, (raw, extent), bookmark)
     }
 
     /// Reads a block like [`Zio::read`], without decrypting it.
@@ -343,7 +370,8 @@ impl Zio {
                 let raw = self.fetch_stored(bp, s, bookmark, options);
                 let raw = raw.inspect_err(|e| self.judge(bp, bookmark, e, options))?;
                 // Ciphertext that can't be decompressed is no damage.
-                self.decode(bp, s, raw, bookmark).map(|opened| opened.block)
+                let opened = self.decode(bp, s, (raw, Extent::Whole), bookmark)?;
+                Ok(opened.block.into_head())
             }
             _ => self.read(bp, bookmark, options),
         }
@@ -597,7 +625,13 @@ impl Zio {
     }
 
     /// From decrypted stored bytes to the block that the object sees.
-    pub(crate) fn decode(&self, bp: &Blkptr, s: &Stored, raw: AlignedBuf, bm: &Bookmark) -> Result<Opened> {
+    pub(crate) fn decode(
+        &self,
+        bp: &Blkptr,
+        s: &Stored,
+        (raw, extent): (AlignedBuf, Extent),
+        bm: &Bookmark,
+    ) -> Result<Opened> {
         let bad_mac = |source| Error::Decode { bookmark: *bm, source };
         let mac = Checksum(s.sum).mac(bp.order);
         if bp.is_authenticated() && bp.kind != DmuType::OBJSET {
@@ -614,6 +648,10 @@ impl Zio {
                 let source = Corrupt::Shape { what: "block", why: "somebody asked for it to be" };
                 return Err(bad_mac(codec::Error::Decompress { kind, psize, lsize, source }));
             }
+            kind if extent == Extent::Start && may_be_mostly_zeros(bp) => {
+                let block = self.unpack_start(bp, kind, &raw, bm)?;
+                return Ok(Opened { block, packed: Some(raw.freeze()) });
+            }
             kind => (self.unpack(bp, kind, &raw, bm)?, Some(raw)),
         };
         if bp.has_indirect_mac() {
@@ -627,7 +665,7 @@ impl Zio {
         }
         // Bytes of the other order would have to be swapped again.
         let packed = packed.filter(|_| bp.order == ByteOrder::Little).map(AlignedBuf::freeze);
-        Ok(Opened { block: self.native(bp, plain, bm)?, packed })
+        Ok(Opened { block: self.native(bp, plain, bm)?.into(), packed })
     }
 
     pub(crate) fn keys(&self, bm: &Bookmark) -> Result<Arc<DataKeys>> {
@@ -642,6 +680,14 @@ impl Zio {
         Ok(out)
     }
 
+    /// Decompresses like [`Self::unpack`]. Zeros at the end may be left out.
+    fn unpack_start(&self, bp: &Blkptr, kind: CompressKind, raw: &[u8], bm: &Bookmark) -> Result<Sparse> {
+        let mut out = AlignedBuf::for_overwrite(bp.lsize.0 as usize);
+        let start = codec::compress::decompress_start(kind, raw, &mut out);
+        let start = start.map_err(|source| Error::Decode { bookmark: *bm, source })?;
+        Ok(Sparse::starting(out, start))
+    }
+
     /// Converts a block of the other byte order to the native one.
     fn native(&self, bp: &Blkptr, mut buf: AlignedBuf, bm: &Bookmark) -> Result<Block> {
         if bp.order == ByteOrder::Big {
@@ -650,6 +696,13 @@ impl Zio {
         }
         Ok(buf.freeze())
     }
+}
+
+/// Whether a block may be mostly zeros, and can be known without them: MACs are over the whole
+/// block, and bytes of the other order are swapped in a whole one.
+fn may_be_mostly_zeros(bp: &Blkptr) -> bool {
+    let is_plain = bp.order == ByteOrder::Little && !bp.has_indirect_mac();
+    is_plain && (bp.level.0 > 0 || bp.kind == DmuType::DNODE)
 }
 
 /// Whether a sync needs the read that failed, and the read may succeed once the devices are

@@ -25,6 +25,7 @@ use ondisk::{Blkptr, ChecksumKind, Corrupt, DmuType, Dva, Psize, SPA_MINBLOCKSHI
 use vdev::{Examined, Laid, RepairOutcome, Tree, VdevError};
 
 use crate::gang::MAX_DEPTH;
+use crate::read::Extent;
 use crate::read::has_mac;
 use crate::{Bookmark, Error, ReadOptions, Result, Zio};
 
@@ -183,7 +184,10 @@ impl Zio {
         options: &ReadOptions,
     ) -> Result<Block> {
         match &bp.body {
-            Body::Stored(s) => self.decode(bp, s, raw.thaw(), bookmark).map(|opened| opened.block),
+            Body::Stored(s) => {
+                let opened = self.decode(bp, s, (raw.thaw(), Extent::Whole), bookmark)?;
+                Ok(opened.block.into_head())
+            }
             Body::Embedded(_) | Body::Hole | Body::Redacted => self.read_undecrypted(bp, bookmark, options),
         }
     }

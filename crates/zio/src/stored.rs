@@ -8,6 +8,7 @@ use ondisk::{Blkptr, ByteOrder, CompressKind, DmuType};
 use std::sync::Arc;
 
 use crate::keys::KeyCell;
+use crate::read::Extent;
 use crate::read::has_mac;
 use crate::{Bookmark, Error, Opened, Result, Zio};
 
@@ -129,6 +130,6 @@ impl Zio {
             source,
         })?;
         let keys = if bp.is_encrypted() { Some(self.keys(bookmark)?) } else { None };
-        self.open_verified(bp, s, raw, keys, bookmark)
+        self.open_verified(bp, s, (raw, Extent::Start), keys, bookmark)
     }
 }

@@ -100,10 +100,14 @@ pub(super) fn worth<'a>(block: &Sparse, packed: Option<&'a Block>) -> Option<&'a
 
 /// Decompresses a block; `None` if its compressed form is damaged, as memory can be.
 fn unpack(key: &Key, packed: &Block) -> Option<Sparse> {
-    let mut out = AlignedBuf::zeroed(key.lsize());
+    let mut out = AlignedBuf::for_overwrite(key.lsize());
+    if key.is_mostly_free() {
+        let start = codec::compress::decompress_start(key.compress(), packed, &mut out).ok()?;
+        let block = Sparse::starting(out, start);
+        return Some(if block.is_whole() { Sparse::trimmed(block.head()) } else { block });
+    }
     codec::compress::decompress(key.compress(), packed, &mut out).ok()?;
-    let block = out.freeze();
-    Some(if key.is_mostly_free() { Sparse::trimmed(&block) } else { block.into() })
+    Some(out.freeze().into())
 }
 
 impl Store {

@@ -20,43 +20,89 @@ const MIN_MATCH: usize = 4;
 /// Bytes copied at once where space allows: longer than most literals and matches.
 const WIDE: usize = 32;
 
+/// Shortest match of zeros that may be the rest of a block.
+const RUN: usize = 512;
+
 thread_local! {
     // The packer needs space for the worst case, which is more than the caller's limit.
     static SCRATCH: RefCell<(CompressTable, Vec<u8>)> = const { RefCell::new((CompressTable::large(), Vec::new())) };
 }
 
 pub(super) fn unpack(src: &[u8], dst: &mut [u8]) -> Unpacked {
+    let start = unpack_start(src, dst)?;
+    dst[start..].fill(0);
+    Ok(())
+}
+
+/// Unpacks a block without the zeros at its end, and returns the length of what is before them. See
+/// [`super::decompress_start`].
+pub(super) fn unpack_start(src: &[u8], dst: &mut [u8]) -> std::result::Result<usize, Corrupt> {
     let stream = prefixed("lz4", src, PREFIX)?;
     let bad = |why| Corrupt::Shape { what: "lz4", why };
     match unpack_block(stream, dst) {
-        Some(n) if n == dst.len() => Ok(()),
+        Some((start, len)) if len == dst.len() => Ok(start),
         Some(_) => Err(bad("the stream ends before the block is full")),
         None => Err(bad("the stream is not valid")),
     }
 }
 
-/// Unpacks an LZ4 block to the start of `dst`, and returns its length.
+/// Unpacks an LZ4 block to the start of `dst`. Returns how much of it was written, and the length
+/// of the block; zeros are between.
 ///
 /// `None` if the block is not valid or longer than `dst`.
-fn unpack_block(src: &[u8], dst: &mut [u8]) -> Option<usize> {
-    let (mut from, mut to) = (0usize, 0usize);
+fn unpack_block(src: &[u8], dst: &mut [u8]) -> Option<(usize, usize)> {
+    // Zeros after `to` that are not written yet: nothing but zeros may follow.
+    let (mut from, mut to, mut zeros) = (0usize, 0usize, 0usize);
     loop {
         let token = *src.get(from)?;
         from += 1;
         let literals = length(token >> 4, src, &mut from)?;
-        copy_literals(src, from, dst, to, literals)?;
+        if zeros > 0 && is_zero(src.get(from..)?.get(..literals)?) {
+            zeros += literals;
+        } else {
+            write_zeros(dst, &mut to, &mut zeros)?;
+            copy_literals(src, from, dst, to, literals)?;
+            to += literals;
+        }
         from += literals;
-        to += literals;
         // The last sequence has no match.
         if from == src.len() {
-            return Some(to);
+            return Some((to, to + zeros)).filter(|(_, len)| *len <= dst.len());
         }
         let offset = usize::from(u16::from_le_bytes(*src.get(from..)?.first_chunk()?));
         from += 2;
         let len = length(token & 15, src, &mut from)? + MIN_MATCH;
-        copy_match(dst, to, offset, len)?;
-        to += len;
+        let of_zeros = match zeros {
+            0 => len >= RUN && repeats_zeros(dst, to, offset, len),
+            _ => (1..=zeros).contains(&offset),
+        };
+        if of_zeros {
+            zeros += len;
+        } else {
+            write_zeros(dst, &mut to, &mut zeros)?;
+            copy_match(dst, to, offset, len)?;
+            to += len;
+        }
     }
+}
+
+fn is_zero(bytes: &[u8]) -> bool {
+    bytes.iter().all(|byte| *byte == 0)
+}
+
+/// Writes zeros after which something else follows.
+fn write_zeros(dst: &mut [u8], to: &mut usize, zeros: &mut usize) -> Option<()> {
+    if *zeros > 0 {
+        dst.get_mut(*to..)?.get_mut(..*zeros)?.fill(0);
+        *to += std::mem::take(zeros);
+    }
+    Some(())
+}
+
+/// Whether a match has only zeros. It looks at no more bytes than the match has.
+fn repeats_zeros(dst: &[u8], to: usize, offset: usize, len: usize) -> bool {
+    let start = to.checked_sub(offset).filter(|_| offset > 0);
+    start.and_then(|start| dst.get(start..start + offset.min(len))).is_some_and(is_zero)
 }
 
 /// Decodes a length that starts in a token: after 15 it goes on in bytes, the last of which is not

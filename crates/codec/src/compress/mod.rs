@@ -83,6 +83,22 @@ pub fn decompress(kind: CompressKind, src: &[u8], dst: &mut [u8]) -> Result<()> 
     unpacked.map_err(|source| Error::Decompress { kind, psize: src.len(), lsize: dst.len(), source })
 }
 
+/// Unpacks like [`decompress`], but may leave out zeros at the end: returns the length of the start
+/// after which all is zeros. The bytes of `dst` after it are undefined.
+///
+/// Most of an indirect block of a small object is zeros, and to write them takes longer than the
+/// rest. Only long runs in `lz4` are left out.
+///
+/// # Errors
+/// Those of [`decompress`].
+pub fn decompress_start(kind: CompressKind, src: &[u8], dst: &mut [u8]) -> Result<usize> {
+    if kind != CompressKind::Lz4 {
+        return decompress(kind, src, dst).map(|()| dst.len());
+    }
+    let (psize, lsize) = (src.len(), dst.len());
+    lz4::unpack_start(src, dst).map_err(|source| Error::Decompress { kind, psize, lsize, source })
+}
+
 /// Packs `src` to the start of `dst`, and returns the length of the packed form
 /// (`zio_compress_data`).
 ///

@@ -1,7 +1,7 @@
 //! A written block reads back the same, in the form that OpenZFS would have stored it.
 
 use crate::{Bookmark, NoSpace, ReadOptions, Space, Want, Workers, WritePolicy, WriteReq, Zio};
-use device::{Block, Device, MemDevice, Sparse};
+use device::{AlignedBuf, Block, Device, MemDevice, Sparse};
 use ondisk::blkptr::Body;
 use ondisk::label::SPA_MINDEVSIZE;
 use ondisk::{
@@ -215,6 +215,35 @@ fn sparse_blocks() {
         );
         for (bp, req) in pointers.iter().zip(reqs(true)).filter(|(bp, _)| !bp.is_hole()) {
             assert_eq!(zio.read(bp, &BOOKMARK, &READ).unwrap(), req.data.whole());
+        }
+    }
+}
+
+/// Goal: an indirect block that is mostly zeros is read without them, where its compressor tells.
+/// One that is not, or of another kind, is read whole.
+#[test]
+fn starts_of_blocks() {
+    let (zio, _) = pool(1, 9, u64::MAX);
+    let pointers = |used: usize| {
+        let mut block = AlignedBuf::zeroed(131_072);
+        block[..used].copy_from_slice(&noise(131_072)[..used]);
+        block.freeze()
+    };
+    let level = |level: u8| Bookmark { level: Level(level), ..BOOKMARK };
+    for compress in COMPRESSORS {
+        for (used, at, held) in [(200, 1, 512), (40_000, 1, 40_448), (70_000, 1, 131_072), (200, 0, 131_072)]
+        {
+            let policy = WritePolicy { compress, ..WritePolicy::PLAIN };
+            let one = WriteReq { bookmark: level(at), level: Level(at), ..req(pointers(used), policy) };
+            let bp = zio.write_batch(Txg(5), vec![one], &zio.workers()).unwrap()[0];
+            assert_eq!(bp.level.0, at);
+            let opened = zio.read_packed(&bp, &level(at), &READ).unwrap();
+            let stored_as = bp.stored().unwrap().compress;
+            let held = if stored_as == CompressKind::Lz4 { held } else { 131_072 };
+            assert_eq!(opened.block.head().len(), held, "{used} bytes, level {at}, {compress:?}");
+            assert_eq!(opened.block.whole(), pointers(used));
+            assert_eq!(zio.read(&bp, &level(at), &READ).unwrap(), pointers(used));
+            assert_eq!(opened.packed.is_some(), stored_as != CompressKind::Off);
         }
     }
 }

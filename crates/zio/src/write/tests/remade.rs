@@ -62,7 +62,8 @@ fn every_way() {
         let opened = zio.read_packed(&bp, &BOOKMARK, &READ).unwrap();
         for room in [psize, psize.next_multiple_of(1 << 13) + 4096] {
             let expected = stored(&zio, &bp, room);
-            let of_plain = remaker.of_plain(&bp, BOOKMARK.objset, req.policy.zstd, &opened.block, room);
+            let of_plain =
+                remaker.of_plain(&bp, BOOKMARK.objset, req.policy.zstd, &opened.block.whole(), room);
             assert_eq!(of_plain.as_deref(), Some(&expected[..]), "{bp:?} {:?}", req.policy);
             if let Some(bytes) = &opened.packed {
                 let of_packed = remaker.of_packed(&bp, BOOKMARK.objset, bytes, room);
@@ -95,7 +96,7 @@ fn nothing_else() {
             let plain = remaker.of_plain(bp, objset, level, plain, room);
             plain.or_else(|| remaker.of_packed(bp, objset, packed?, room))
         };
-        let (plain, packed) = (&opened.block, opened.packed.as_ref());
+        let (plain, packed) = (&opened.block.whole(), opened.packed.as_ref());
         assert!(made(&bp, objset, level, plain, packed, psize).is_some());
         if bp.is_encrypted() {
             assert!(made(&bp, 6, level, plain, packed, psize).is_none(), "another's key");
