@@ -155,15 +155,14 @@ impl Stored {
     }
 
     /// Raises the versions of data for crashes that the header does not know yet. Returns whether
-    /// there were any.
+    /// it must be stored: the header of a volume that came from elsewhere counts the crashes of
+    /// another partition. For one of this partition, each opening computes the same.
     pub fn note_crashes(&mut self, crashes: u32) -> bool {
-        if self.crashes == crashes {
-            return false;
-        }
-        let more = crashes.checked_sub(self.crashes).unwrap_or(1);
-        self.version_base = self.version_base.wrapping_add(more.wrapping_mul(CRASH_STEP));
+        let more = crashes.checked_sub(self.crashes);
+        let step = more.unwrap_or(1).wrapping_mul(CRASH_STEP);
+        self.version_base = self.version_base.wrapping_add(step);
         self.crashes = crashes;
-        true
+        more.is_none()
     }
 
     /// Counts space in KiB.

@@ -55,6 +55,9 @@ pub struct Open {
     writing: Mutex<()>,
     /// The last transaction group in which it was written.
     written: AtomicU64,
+    /// A crash raised the versions of data, and the stored header lacks that. Each opening computes
+    /// it again, but another partition would compute it from other crashes.
+    pub(super) is_raised: bool,
     stripes: [RwLock<()>; STRIPES],
     /// The locks of clients.
     pub locks: Arc<Locks>,
@@ -99,6 +102,7 @@ impl Open {
             dirty: AtomicBool::new(false),
             writing: Mutex::new(()),
             written: AtomicU64::new(0),
+            is_raised: false,
             stripes: std::array::from_fn(|_| RwLock::default()),
             locks,
             shared,
@@ -265,7 +269,8 @@ impl Open {
             let mut stored = head.stored.clone();
             stored.header.next_unique = Unique(head.next_unique);
             stored.is_counting = false;
-            (self.dirty.load(Ordering::Acquire) || stored != head.stored).then_some(stored)
+            let is_raised = self.is_raised && self.written() == Txg(0);
+            (self.dirty.load(Ordering::Acquire) || is_raised || stored != head.stored).then_some(stored)
         };
         let Some(stored) = stored else { return Ok(()) };
         self.write(&stored)?;

@@ -406,7 +406,7 @@ impl Volume {
             }
         };
         let read_only = self.is_clone() || stored.header.kind != VolumeType::ReadWrite;
-        let mut dirty = false;
+        let (mut dirty, counted) = (false, stored.crashes);
         // The header said so before any change was committed: a commit waits for the transaction
         // group of a header.
         if !self.is_clone() && stored.is_counting {
@@ -419,12 +419,23 @@ impl Volume {
             stored.set_counts(counts);
             dirty = true;
         }
-        if !self.is_clone() {
-            dirty |= stored.note_crashes(crashes);
+        if !self.is_clone() && stored.note_crashes(crashes) {
+            // On disk before a client sees the versions: the next crash would raise them from
+            // what is there.
+            if self.partition.is_stuck() {
+                dirty = true;
+            } else if let Err(error) = stored.write(&fs).and_then(|_| Ok(fs.sync()?)) {
+                let error = chain(&error);
+                tracing::error!(volume = self.id.0, error, "the header can't be written yet");
+                dirty = true;
+            }
         }
         stored.header.id = self.id;
         let shared = (Arc::clone(&self.locks), Arc::clone(&self.shared));
-        Ok(Open::new((self.id, self.instance, read_only), stored, dirty, (fs, hold), shared))
+        let is_raised = stored.crashes != counted;
+        let mut open = Open::new((self.id, self.instance, read_only), stored, dirty, (fs, hold), shared);
+        open.is_raised = is_raised;
+        Ok(open)
     }
 
     /// Whether clients may use it. If it was not opened yet, its header decides.

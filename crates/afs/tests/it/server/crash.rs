@@ -6,6 +6,7 @@ use afs::calls::volserver::{Call, attach};
 use afs::errors::{errno, volume as code};
 use afs::types::{RestoreCookie, VolumeId};
 use afs::wire::{Chars, Flag};
+use ondisk::Txg;
 
 use super::{Operator, Rig, VOLUME, root};
 
@@ -49,6 +50,53 @@ fn uniques_and_versions() {
     let next = client.create(root(VOLUME), "h").unwrap();
     assert!(next.fid.unique > lost.unique);
     assert_eq!(next.directory.data_version.0, now + 1);
+}
+
+/// Goal: each crash raises the versions of a volume that is only read, and its header is not
+/// written for that. They rise also if the volume is from a partition with more crashes.
+#[test]
+fn versions_of_what_is_only_read() {
+    let mut rig = Rig::new();
+    let other = VolumeId(VOLUME.0 + 5);
+    rig.volume(VOLUME, "v");
+    rig.volume(other, "other");
+    let mut image = rig.dir.path().join("d0");
+    rig.stop();
+    rig.open(image.clone());
+    rig.start();
+    let of_other = rig.server().core().table.get(other).unwrap().open().unwrap();
+    of_other.change_header(|stored| stored.crashes = 1_000);
+    of_other.flush().unwrap();
+    drop(of_other);
+    let mut before = [VOLUME, other].map(|id| rig.client(None).version(root(id)));
+    for round in 0..3 {
+        rig.pool.as_ref().unwrap().sync().unwrap();
+        let crashed = rig.dir.path().join(format!("crashed{round}"));
+        std::fs::copy(&image, &crashed).unwrap();
+        rig.stop();
+        rig.open(crashed.clone());
+        rig.start();
+        image = crashed;
+        let now = [VOLUME, other].map(|id| rig.client(None).version(root(id)));
+        assert_eq!(now, before.map(|version| version + 65_536));
+        let open = rig.server().core().table.get(VOLUME).unwrap().open().unwrap();
+        assert_eq!((open.is_dirty(), open.written()), (false, Txg(0)), "crash {round}");
+        drop(open);
+        // All crashes are counted from the header before the first one.
+        assert_eq!(on_disk(&rig), 0);
+        before = now;
+    }
+    // Another partition would count other crashes.
+    rig.stop();
+    rig.open(image);
+    assert_eq!(on_disk(&rig), 3);
+}
+
+/// How many crashes the stored header of the volume knows.
+fn on_disk(rig: &Rig) -> u32 {
+    let dataset = rig.pool.as_ref().unwrap().dataset(&format!("cell/vicepa/{VOLUME}")).unwrap();
+    let fs = dataset.filesystem().unwrap();
+    afs::server::header::Stored::read(&fs).unwrap().unwrap().crashes
 }
 
 /// Goal: after a crash, a volume that was not completed is gone with its dataset. A restore that
