@@ -109,4 +109,5 @@ pub use stats::{Kstat, KstatValue, SplParameter, Tunable};
 pub use streams::{ReceiveRequest, RedactRequest, SendRequest};
 pub use top::{
     TOP_MAX, Top, TopAttach, TopCall, TopClient, TopLock, TopPromise, TopQuery, TopTimes, TopView, TopVolume,
+    process_id,
 };

@@ -9,10 +9,19 @@
 //! Counters of a volume or client begin anew when it was gone in between. Then they have another
 //! `number`. A number that is not below [`Top::next`] of an earlier reading began after that.
 
+use std::hash::{BuildHasher, RandomState};
+use std::sync::OnceLock;
+
 use serde::{Deserialize, Serialize};
 
 /// The most rows of a reply.
 pub const TOP_MAX: usize = 10_000;
+
+/// A number that no other process has, also in another namespace of processes.
+pub fn process_id() -> u64 {
+    static ID: OnceLock<u64> = OnceLock::new();
+    *ID.get_or_init(|| RandomState::new().hash_one(std::process::id()) | 1)
+}
 
 /// What a reader wants to see.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -61,6 +70,8 @@ pub struct Top {
     pub began: u64,
     /// What counts: another number means that all counters began anew.
     pub run: u64,
+    /// The process whose counters these are ([`process_id`]).
+    pub process: u64,
     /// Whether the daemon has an AFS server.
     pub afs: bool,
     /// The number of the next volume or client that comes into use.

@@ -36,7 +36,7 @@ usage: poolhouse top [-v VIEW] [-j|-p] [--limit N] [--call NAME] [--client ADDRE
                      [INTERVAL [COUNT]]
 
 Shows what the daemon does. Without INTERVAL: once, since the server started. With it: what was added
-in each interval of so many seconds, COUNT times or without end. On a terminal, q or Ctrl-C ends it.
+in each interval of INTERVAL seconds, COUNT times or without end. On a terminal, q or Ctrl-C ends it.
 
     -v, --view VIEW   calls: calls of the AFS server by name, and how long they took (the default)
                       clients: what each client of the file server does
@@ -47,7 +47,7 @@ in each interval of so many seconds, COUNT times or without end. On a terminal, 
                       daemon's own user
     -p, --parsable    one header, tabs between columns, the time first, and exact numbers
     -j, --json        one JSON document for each interval, with exact numbers
-    --limit N         at most so many rows; what is left out is their sum
+    --limit N         at most N rows; the sums are of all
     --call NAME       of calls: how the times of this call are distributed
     --client ADDRESS  of promises: those of this client
     --volume ID       of promises: those for this volume
@@ -199,15 +199,21 @@ fn name_of(view: TopView) -> &'static str {
 /// Reads the numbers.
 fn ask(cx: &mut Cx, asked: &Asked) -> Result<Top, Stop> {
     let service = cx.service()?;
-    service.top(&asked.query).map_err(|error| cx.fail("cannot read what the daemon does", &error))
+    let top =
+        service.top(&asked.query).map_err(|error| cx.fail("cannot read what the daemon does", &error))?;
+    let why = if top.process == api::process_id() {
+        "no poolhouse daemon runs: the first import of a pool starts one\n"
+    } else if !top.afs && asked.query.view != TopView::Locks {
+        "the daemon has no AFS server: 'poolhouse afs enable' starts it with a partition\n"
+    } else {
+        return Ok(top);
+    };
+    cx.err.put(why);
+    Err(Stop::Fail(1))
 }
 
 fn show(cx: &mut Cx, asked: &Asked) -> Outcome {
     let first = ask(cx, asked)?;
-    if !first.afs && asked.query.view != TopView::Locks {
-        cx.err.put("the daemon has no AFS server: 'poolhouse afs enable' starts it with a partition\n");
-        return Err(Stop::Fail(1));
-    }
     let Some(interval) = asked.interval else {
         let table = table(asked, &since_start(&first), &first);
         print(cx, asked, &Span::total(&first), &table, true);
@@ -224,14 +230,12 @@ fn since_start(now: &Top) -> Top {
 /// Shows what was added in each interval.
 fn watch(cx: &mut Cx, asked: &Asked, mut before: Top, interval: f64) -> Outcome {
     let is_live = asked.form == Form::Text && cx.out.is_terminal();
-    // Where the keys can't be read, the terminal's own Ctrl-C ends the command.
-    let keys = if is_live { Keys::new().ok().flatten() } else { None };
     if is_live {
         let table = table(asked, &since_start(&before), &before);
         redraw(cx, asked, &Span::total(&before), table);
     }
     for round in 1u64.. {
-        if is_ended(cx, keys.as_ref(), interval) {
+        if is_ended(cx, is_live, interval) {
             break;
         }
         let now = ask(cx, asked)?;
@@ -253,10 +257,12 @@ fn watch(cx: &mut Cx, asked: &Asked, mut before: Top, interval: f64) -> Outcome 
 }
 
 /// Waits for the next reading. Returns whether the user ends the command before.
-fn is_ended(cx: &Cx, keys: Option<&Keys>, interval: f64) -> bool {
+fn is_ended(cx: &Cx, is_live: bool, interval: f64) -> bool {
     /// `q`, Ctrl-C, Ctrl-D.
     const ENDS: [u8; 4] = [b'q', b'Q', 3, 4];
-    match keys {
+    // Only for the wait: during a request, and where keys can't be read, the terminal's own Ctrl-C
+    // ends the command.
+    match is_live.then(|| Keys::new().ok().flatten()).flatten() {
         Some(keys) => keys.wait(Duration::from_secs_f64(interval), |key| ENDS.contains(&key)),
         None => {
             (cx.sleep)(interval);

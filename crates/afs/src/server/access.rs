@@ -242,6 +242,8 @@ struct Proven {
     caller: Arc<Caller>,
     identity: Option<Arc<Identity>>,
     until: Instant,
+    /// The number of the client's counters.
+    client: u64,
 }
 type Connection = (SocketAddrV4, ConnectionId);
 
@@ -264,7 +266,7 @@ impl Callers {
         let known = shard.get(&(info.peer, info.connection))?;
         // Another connection may have the numbers of one that has ended.
         let same = known.identity == info.identity && Arc::ptr_eq(&known.caller.host, host);
-        let holds = same && known.until > Instant::now() && !known.caller.usage.has_left();
+        let holds = same && known.until > Instant::now();
         holds.then(|| Arc::clone(&known.caller))
     }
 
@@ -275,17 +277,20 @@ impl Callers {
             shard.clear();
         }
         let (identity, until) = (info.identity.clone(), Instant::now() + FRESH);
-        shard.insert((info.peer, info.connection), Proven { caller, identity, until });
+        let client = caller.usage.number;
+        shard.insert((info.peer, info.connection), Proven { caller, identity, until, client });
     }
 
     /// How many connections have made a call lately, by the numbers of their clients' counters: all
     /// of the last minute, and none that made none for two minutes.
     pub fn connections(&self) -> HashMap<u64, u64> {
         let (mut counts, now) = (HashMap::new(), Instant::now());
+        let mut clients = Vec::with_capacity(CONNECTIONS);
         for shard in &self.shards {
-            for known in shard.lock().values().filter(|known| known.until > now) {
-                *counts.entry(known.caller.usage.number).or_default() += 1;
-            }
+            // Calls wait for the lock, so they are counted without it.
+            let fresh = |known: &Proven| (known.until > now).then_some(known.client);
+            clients.extend(shard.lock().values().filter_map(fresh));
+            clients.drain(..).for_each(|client| *counts.entry(client).or_default() += 1);
         }
         counts
     }

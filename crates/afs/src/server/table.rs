@@ -455,7 +455,8 @@ impl Table {
         let mut used = self.all_used();
         used.retain(|volume| !volume.partition.is_stuck());
         let open = used.iter().filter(|volume| volume.is_open()).count();
-        used.sort_by_key(|volume| volume.used());
+        // The keys change meanwhile.
+        used.sort_by_cached_key(|volume| volume.used());
         let mut excess = open.saturating_sub(most);
         for volume in used {
             let is_old = now.saturating_sub(volume.used()) >= patience;

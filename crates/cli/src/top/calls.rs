@@ -27,8 +27,6 @@ const OF_ONE: [Column; 4] = [
 ];
 /// The longest bar.
 const BAR: u64 = 40;
-/// Codes that are shown of one call.
-const CODES: usize = 4;
 
 /// The same call in another reading.
 fn same<'a>(all: &'a [TopCall], call: &TopCall) -> Option<&'a TopCall> {
@@ -63,7 +61,7 @@ pub(super) fn table(before: &Top, now: &Top) -> Table {
             continue;
         }
         let (codes, failed) = errors(old, call);
-        let words = codes.iter().take(CODES).map(|(code, count)| format!("{code} {count}"));
+        let words = codes.iter().map(|(code, count)| format!("{code} {count}"));
         let words: Vec<String> = words.collect();
         let mut row = vec![call.service.as_str().into(), call.call.as_str().into(), times.count.into()];
         row.extend(times.cells());

@@ -207,6 +207,22 @@ fn no_server() {
     assert_eq!(err, "the daemon has no AFS server: 'poolhouse afs enable' starts it with a partition\n");
 }
 
+/// Goal: a daemon that ends, or its AFS server, ends the command with a message, in each view. It
+/// does not report on its own process.
+#[test]
+fn server_that_ends() {
+    let own = Top { process: api::process_id(), ..reading(12) };
+    for (then, view, why) in [
+        (Top { afs: false, run: 0, ..reading(12) }, "calls", "the daemon has no AFS server"),
+        (own.clone(), "calls", "no poolhouse daemon runs"),
+        (own, "locks", "no poolhouse daemon runs"),
+    ] {
+        let (code, _, err) = ran(vec![reading(11), then], &format!("-v {view} 1"));
+        assert_eq!(code, 1, "{view}");
+        assert!(err.starts_with(why), "{view}: {err}");
+    }
+}
+
 /// Goal: wrong words are named with what would be right, and the help has each column.
 #[test]
 fn words() {

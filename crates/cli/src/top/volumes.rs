@@ -1,6 +1,6 @@
 //! The view `volumes`: what clients do with each volume of the AFS server.
 
-use api::{Top, TopVolume};
+use api::{TOP_MAX, Top, TopVolume};
 use std::collections::HashMap;
 
 use super::table::{Cell, Column, Table, Unit, column};
@@ -10,9 +10,14 @@ pub(super) const COLUMNS: [Column; 6] = [
     column("PARTITION", "partition", Unit::Text, "the partition"),
     column("VOLUME", "volume", Unit::Number, "the volume's number"),
     column("NAME", "name", Unit::Text, "its name, if memory has it"),
-    column("OPS", "operations", Unit::Rate, "calls of clients on its files; a bulk call counts once"),
+    column(
+        "OPS",
+        "operations",
+        Unit::Rate,
+        "calls of clients on its files; a bulk call counts once for each run of its files",
+    ),
     column("READ", "bytes_read", Unit::Bytes, "bytes of files and directories that clients read"),
-    column("WROTE", "bytes_written", Unit::Bytes, "bytes of files that clients stored"),
+    column("WROTE", "bytes_written", Unit::Bytes, "bytes of files that clients sent to be stored"),
 ];
 
 type Numbers = [u64; 3];
@@ -39,7 +44,8 @@ pub(super) fn table(before: &Top, now: &Top) -> Table {
     for volume in &now.volumes {
         let base = match old.get(&(volume.id, volume.number)) {
             Some(known) => *known,
-            None if volume.number >= before.next => [0; 3],
+            // A list that was not cut lacks only those that had done nothing.
+            None if volume.number >= before.next || before.volumes.len() < TOP_MAX => [0; 3],
             // It was in use, and not in the list: what was done since is in the sum alone.
             None => continue,
         };

@@ -50,10 +50,11 @@ impl Start {
         }
         let running = afs.now();
         let core = running.as_deref().map(|running| &**running.server.core());
-        let mut top = Top { afs: core.is_some(), ..Top::default() };
+        let process = api::process_id();
+        let mut top = Top { afs: core.is_some(), process, ..Top::default() };
         let mut began = self.clock;
         match (query.view, core) {
-            (TopView::Locks, _) => top.locks = locks(limit(query)),
+            (TopView::Locks, _) => (top.run, top.locks) = (process, locks(limit(query))),
             (_, Some(core)) => {
                 began = core.activity.began.max(self.clock);
                 top.run = core.activity.run;
@@ -146,7 +147,8 @@ fn client(done: &Done) -> TopClient {
 /// Clients, those with the most calls first, or those that called last.
 fn clients(core: &Core, last: bool, limit: usize, top: &mut Top) {
     let (mut all, mut others, next) = core.activity.clients.snapshot();
-    all.sort_by_key(|(client, done)| {
+    // The keys change meanwhile.
+    all.sort_by_cached_key(|(client, done)| {
         (Reverse(if last { client.called() } else { 0 }), Reverse(done.calls()))
     });
     all.drain(limit.min(all.len())..).for_each(|(_, done)| others += done);

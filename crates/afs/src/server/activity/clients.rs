@@ -4,9 +4,10 @@
 //! A client is an address with a user. Its counters belong to it from its first call on, and each
 //! caller has them ([`Caller`](crate::server::access::Caller)), so a call adds without a look-up.
 //!
-//! The table is bounded. When a part of it is full, clients make room: first those that did not
+//! The table is bounded. When a part of it is full, clients are evicted: first those that did not
 //! prove their address, then those that called least recently. What they did moves to a sum, so no
-//! total loses it. One that calls again gets new counters.
+//! total loses it. What an evicted one does is added to the sum, until its caller is looked up
+//! again.
 //!
 //! # Locks
 //! The lock of a part. No other is taken under it. A call takes it only to make counters, or if
@@ -140,11 +141,6 @@ pub struct Client {
 }
 
 impl Client {
-    /// Whether it has made room for others: what its next call does belongs to new counters.
-    pub fn has_left(&self) -> bool {
-        self.has_left.load(Ordering::Acquire)
-    }
-
     /// The second of its last call, since the start of the server.
     pub fn called(&self) -> u32 {
         self.called.load(Ordering::Relaxed)
@@ -185,7 +181,8 @@ impl Part {
     /// Has clients make room.
     fn make_room(&mut self) {
         let mut all: Vec<_> = self.clients.values().cloned().collect();
-        all.sort_unstable_by_key(|client| {
+        // The keys change meanwhile.
+        all.sort_by_cached_key(|client| {
             (client.is_proved.load(Ordering::Relaxed), client.called(), client.number)
         });
         for client in all.into_iter().take(LEAVING) {
@@ -253,7 +250,9 @@ impl Clients {
     /// Counts a call of a client that has ended, in this second since the start of the server.
     pub fn ended(&self, client: &Client, number: u32, failed: bool, seconds: u32) {
         client.kinds[Kind::of(number) as usize].inc();
-        client.errors.add(failed.into());
+        if failed {
+            client.errors.inc();
+        }
         if client.called() != seconds {
             client.called.store(seconds, Ordering::Relaxed);
         }
