@@ -28,7 +28,7 @@
 #   --size N        bytes of each of these files (release: 1024, large: 4096)
 #   --big N         MiB of one more file, for large (256)
 #   --sites LIST    numbers of sites, for release (2,5)
-#   --base PROGRAM  also measures another build of the example `afs_server`
+#   --base PROGRAM  also measures another build of the example `afs_server`; of the loads that run alone, `large` does
 #   --debug         takes builds for development, to try a load: not for figures
 #   --record        writes docs/results/data/afs-*.json too, and updates their pages
 # AFS_SERVER, as scripts/afs.sh explains it, names a server in the place of the release build of the
@@ -70,7 +70,8 @@ for one in "${loads[@]}"; do
 done
 refuse() { echo "bench-afs: $*" >&2; exit 2; }
 [ -z "$alone" ] || [ ${#loads[@]} = 1 ] || refuse "the load $alone runs alone"
-[ -z "$alone" ] || [ -z "$base" ] || refuse "--base is of no use for the load $alone"
+[ -z "$alone" ] || [ "$alone" = large ] || [ -z "$base" ] ||
+  refuse "--base is of no use for the load $alone"
 skip() { echo "SKIPPED bench-afs: this machine lacks $*"; exit 0; }
 missing=$("$cell" needs) || skip "$missing"
 missing=$(build_load "$out/afsbench") || skip "$missing"
@@ -130,7 +131,7 @@ volumes_load() { # LOAD PROGRAM ARGUMENT...
   local load=$1 program=$2
   shift 2
   "scripts/afs/$program" --command "$command" --rounds "$rounds" --out "$out/bench-afs-$load.json" \
-    ${record:+--record "docs/results/data/afs-$load.json"} "${servers[@]:0:4}" "$@"
+    ${record:+--record "docs/results/data/afs-$load.json"} "${servers[@]}" "$@"
 }
 first_use() {
   local round server

@@ -7,13 +7,14 @@ The example `afs_verbs` makes the calls of `vos backup` and `vos remove`, and th
 the cell's databases. The servers take turns in each round.
 """
 import os
+import statistics
 
 import bench
 import verbs
 
 # The numbers of the volumes, since the database has one server for each.
-VOLUMES = {"peer": 720_000_000, "ours": 720_000_010}
-MORE = {"peer": ["davolserver"], "ours": []}
+VOLUMES = {"peer": 720_000_000, "ours": 720_000_010, "base": 720_000_020}
+MORE = {"peer": ["davolserver"]}
 # Verb: what it does, the most that ours may take, and with how many files that was said.
 VERBS = {
     "restore": ("`vos restore`, CPU s", 1.2, [20_000]),
@@ -49,9 +50,9 @@ def round_of(args, server, path):
     volume, found = VOLUMES[server.name], {}
     for verb, words in (("restore", ["restore", server.address, "a", "large", "-id", volume, "-file", path]),
                         ("dump", ["dump", "-id", volume, "-file", path + ".out"])):
-        before = server.cpu(MORE[server.name])
+        before = server.cpu(MORE.get(server.name, ()))
         vos(*words)
-        found[verb] = server.cpu(MORE[server.name]) - before
+        found[verb] = server.cpu(MORE.get(server.name, ())) - before
     # Dates and numbers differ.
     if os.path.getsize(path) != os.path.getsize(path + ".out"):
         raise SystemExit(f"{server.name}: the dump has {os.path.getsize(path + '.out')} bytes")
@@ -79,6 +80,9 @@ def main():
     for verb, (title, goal, sizes) in VERBS.items():
         most = goal if args.files in sizes else None
         rows.append([title, *bench.beside(found[verb]["ours"], found[verb]["peer"], most=most)])
+        if "base" in found[verb]:
+            ours, base = (statistics.median(found[verb][name]) for name in ("ours", "base"))
+            print(f"{title}: {ours:.3g}, and {base:.3g} of the other build")
     about = bench.about(args.command, "dafileserver and davolserver", f"medians of {args.rounds}, in turns")
     about["Volume"] = f"{args.files} files of {args.size} bytes and one of {args.big} MiB; " \
                       f"the dump has {os.path.getsize(path) >> 20} MiB"

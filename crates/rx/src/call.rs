@@ -124,6 +124,39 @@ impl Call {
         Ok(bytes)
     }
 
+    /// Replaces the contents of a buffer by the next bytes. Waits for `least` of them, or until a
+    /// moment. Then the buffer gets all that are there. It stays empty at the end of the stream.
+    ///
+    /// A thread that reads a stream so wakes up rarely. The call uses the memory of the buffer for
+    /// what arrives next. The deadline of [`Call::set_deadline`] does not count here.
+    ///
+    /// # Errors
+    /// Those of [`Call::read`]. [`Error::Deadline`] says that nothing arrived.
+    pub fn read_into(&mut self, bytes: &mut Vec<u8>, least: usize, until: Instant) -> Result<()> {
+        bytes.clear();
+        if self.at < self.buffer.len() || self.done {
+            bytes.extend_from_slice(&self.buffer[self.at..]);
+            (self.buffer, self.at) = (Vec::new(), 0);
+            return Ok(());
+        }
+        let shard = Arc::clone(&self.shard);
+        let mut state = shard.lock();
+        while !state.engine.want(self.id, least).map_err(|_| self.error())? {
+            if self.waiter.failed().is_some() {
+                return Err(self.error());
+            }
+            if !shard.wait(&mut state, &self.waiter, Some(until)) {
+                break;
+            }
+        }
+        let read = state.engine.take_into(self.id, std::mem::take(bytes)).map_err(|_| self.error())?;
+        (*bytes, self.done) = (read.bytes, read.done);
+        let late = bytes.is_empty() && !self.done;
+        // The sender may wait for the room.
+        shard.settle(state, &mut self.outbox);
+        if late { Err(Error::Deadline) } else { Ok(()) }
+    }
+
     /// Fills a buffer with the next bytes.
     ///
     /// # Errors

@@ -1,19 +1,15 @@
 //! The bytes of a dump, one buffer at a time.
 
-use std::io::Read;
+use std::io::BufRead;
 
 use crate::{Error, Place, Record, Result};
-
-/// Size of the buffer: the largest piece of data.
-const BUFFER: usize = 64 << 10;
 
 /// A stream of bytes that knows its offset and the record that it is in.
 #[derive(Debug)]
 pub(super) struct Input<R> {
     from: R,
-    buffer: Box<[u8]>,
-    /// What of the buffer is not used yet.
-    unused: std::ops::Range<usize>,
+    /// Bytes of its buffer that were used.
+    used: usize,
     at: u64,
     /// The record that errors name.
     record: Record,
@@ -21,10 +17,9 @@ pub(super) struct Input<R> {
     began: u64,
 }
 
-impl<R: Read> Input<R> {
+impl<R: BufRead> Input<R> {
     pub fn new(from: R) -> Self {
-        let buffer = vec![0; BUFFER].into_boxed_slice();
-        Self { from, buffer, unused: 0..0, at: 0, record: Record::DumpHeader, began: 0 }
+        Self { from, used: 0, at: 0, record: Record::DumpHeader, began: 0 }
     }
 
     /// Notes that a record begins, whose first byte was read last.
@@ -52,34 +47,37 @@ impl<R: Read> Input<R> {
         Place { record: self.record, at: self.at.saturating_sub(1) }
     }
 
-    /// Reads a buffer if none is left. Returns how many bytes are there: 0 at the end.
-    fn fill(&mut self) -> Result<usize> {
-        while self.unused.is_empty() {
-            match self.from.read(&mut self.buffer) {
-                Ok(0) => break,
-                Ok(n) => self.unused = 0..n.min(BUFFER),
+    /// The next bytes. Waits for some if none are there: they are empty only at the end.
+    fn fill(&mut self) -> Result<&[u8]> {
+        self.from.consume(std::mem::take(&mut self.used));
+        let place = self.place();
+        loop {
+            match self.from.fill_buf() {
+                Ok(_) => break,
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(source) => return Err(Error::Read { place: self.place(), source }),
+                Err(source) => return Err(Error::Read { place, source }),
             }
         }
-        Ok(self.unused.len())
+        // The buffer is still there, so this waits for nothing. The loop can't return it, since the
+        // compiler takes it as borrowed for each turn.
+        self.from.fill_buf().map_err(|source| Error::Read { place, source })
     }
 
+    /// The next bytes of the input are used.
     fn advance(&mut self, n: usize) {
-        self.unused.start += n;
+        self.used += n;
         self.at += n as u64;
     }
 
     /// Whether the input is at its end.
     pub fn ended(&mut self) -> Result<bool> {
-        Ok(self.fill()? == 0)
+        Ok(self.fill()?.is_empty())
     }
 
     pub fn u8(&mut self, field: &'static str) -> Result<u8> {
-        if self.fill()? == 0 {
+        let Some(&byte) = self.fill()?.first() else {
             return Err(Error::Truncated { place: self.place(), field });
-        }
-        let byte = self.buffer[self.unused.start];
+        };
         self.advance(1);
         Ok(byte)
     }
@@ -94,12 +92,12 @@ impl<R: Read> Input<R> {
     pub fn exact(&mut self, to: &mut [u8], field: &'static str) -> Result<()> {
         let mut done = 0;
         while done < to.len() {
-            let n = self.fill()?.min(to.len() - done);
+            let next = self.fill()?;
+            let n = next.len().min(to.len() - done);
+            to[done..done + n].copy_from_slice(&next[..n]);
             if n == 0 {
                 return Err(Error::Truncated { place: self.place(), field });
             }
-            let from = self.unused.start;
-            to[done..done + n].copy_from_slice(&self.buffer[from..from + n]);
             self.advance(n);
             done += n;
         }
@@ -136,7 +134,7 @@ impl<R: Read> Input<R> {
     pub fn skip(&mut self, n: u64, field: &'static str) -> Result<()> {
         let mut left = n;
         while left > 0 {
-            let some = (self.fill()? as u64).min(left);
+            let some = (self.fill()?.len() as u64).min(left);
             if some == 0 {
                 return Err(Error::Truncated { place: self.place(), field });
             }
@@ -148,12 +146,14 @@ impl<R: Read> Input<R> {
 
     /// The next bytes, at least one and `max` at most.
     pub fn piece(&mut self, max: u64, field: &'static str) -> Result<&[u8]> {
-        let n = usize::try_from(max.min(self.fill()? as u64)).expect("a buffer's length");
+        let n = usize::try_from(max.min(self.fill()?.len() as u64)).expect("a buffer's length");
         if n == 0 {
             return Err(Error::Truncated { place: self.place(), field });
         }
-        let from = self.unused.start;
+        let place = self.place();
         self.advance(n);
-        Ok(&self.buffer[from..from + n])
+        // They are taken out of the buffer when the next ones are wanted.
+        let bytes = self.from.fill_buf().map_err(|source| Error::Read { place, source })?;
+        Ok(&bytes[..n])
     }
 }

@@ -36,6 +36,7 @@ mod writer;
 
 pub use reader::{Event, Reader};
 pub(crate) use writer::{NAME_SIZE, record_size};
+pub(crate) use writer::{Output, Plain};
 pub use writer::{Writer, dump_size};
 
 use crate::acl::RAW_SIZE as ACL_SIZE;

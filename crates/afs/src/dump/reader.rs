@@ -1,6 +1,6 @@
 //! Taking a dump apart.
 
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
 
 use super::input::Input;
 use super::{
@@ -9,6 +9,9 @@ use super::{
 };
 use crate::types::{DataVersion, Date, PrincipalId, Unique, Vnode, VnodeType, VolumeId, VolumeType};
 use crate::{Error, Place, Record, Result};
+
+/// Size of the buffer of an input that has none: the largest piece of its data.
+const BUFFER: usize = 64 << 10;
 
 /// A part of a dump.
 #[derive(Debug, PartialEq, Eq)]
@@ -52,9 +55,16 @@ enum Tag {
     Section(u8),
 }
 
-impl<R: Read> Reader<R> {
+impl<R: Read> Reader<BufReader<R>> {
     /// A reader at the beginning of a dump. It reads ahead, up to the end of `input`.
     pub fn new(input: R) -> Self {
+        Self::buffered(BufReader::with_capacity(BUFFER, input))
+    }
+}
+
+impl<R: BufRead> Reader<R> {
+    /// A reader at the beginning of a dump that takes the bytes out of the buffer of `input`.
+    pub fn buffered(input: R) -> Self {
         Self { input: Input::new(input), state: State::Begin }
     }
 

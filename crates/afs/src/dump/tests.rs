@@ -34,6 +34,20 @@ fn write_from(dump: &Dump, skip: u64) -> Vec<u8> {
     writer.end().unwrap()
 }
 
+/// The same, with the data in blocks.
+fn write_blocks_from(dump: &Dump, skip: u64) -> Vec<u8> {
+    let mut writer = Writer::skipping(Plain(Vec::new()), skip);
+    writer.header(&dump.header).unwrap();
+    writer.volume(&dump.volume).unwrap();
+    for (record, data) in &dump.vnodes {
+        writer.vnode(record).unwrap();
+        for begin in (0..data.len()).step_by(100) {
+            writer.block(data, begin..data.len().min(begin + 100)).unwrap();
+        }
+    }
+    writer.end().unwrap().0
+}
+
 fn write(dump: &Dump) -> Vec<u8> {
     let bytes = write_from(dump, 0);
     let size = dump_size(&dump.header, &dump.volume, dump.vnodes.iter().map(|(record, _)| record));
@@ -175,6 +189,7 @@ proptest! {
         let bytes = write(&dump);
         let at = at.index(bytes.len());
         prop_assert_eq!(&write_from(&dump, at as u64)[..], &bytes[at..]);
+        prop_assert_eq!(&write_blocks_from(&dump, at as u64)[..], &bytes[at..]);
     }
 
     /// Goal: a dump that ends early is refused at its end.

@@ -1,6 +1,7 @@
 //! Making a dump.
 
-use std::io::Write;
+use std::io::{self, Write};
+use std::ops::Range;
 
 use super::{
     Attributes, BEGIN_MAGIC, END_MAGIC, Header, MAX_LENGTH, MAX_MESSAGE, MAX_NAME, MAX_SPANS, VERSION,
@@ -19,6 +20,39 @@ enum Stage {
     Volume,
     Vnodes,
     End,
+}
+
+/// An output that can take blocks of files as they are.
+pub(crate) trait Output: Write {
+    /// Writes a part of a block. The output may keep the block instead of a copy of it.
+    fn block<B: AsRef<[u8]> + Clone + Send + Sync + 'static>(
+        &mut self,
+        block: &B,
+        range: Range<usize>,
+    ) -> io::Result<()>;
+}
+
+/// An output that gets copies.
+pub(crate) struct Plain<W>(pub(crate) W);
+
+impl<W: Write> Write for Plain<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.0.write_all(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+impl<W: Write> Output for Plain<W> {
+    fn block<B: AsRef<[u8]>>(&mut self, block: &B, range: Range<usize>) -> io::Result<()> {
+        self.0.write_all(&block.as_ref()[range])
+    }
 }
 
 /// Writes a dump with the tags and in the order of OpenAFS's `vos dump`.
@@ -197,6 +231,24 @@ impl<W: Write> Writer<W> {
             return self.shape("the vnode has more data than its length says");
         };
         self.write(data)?;
+        self.left = left;
+        Ok(())
+    }
+
+    /// [`Self::data`] of a part of a block, which the output may keep.
+    pub(crate) fn block<B>(&mut self, block: &B, range: Range<usize>) -> Result<()>
+    where
+        W: Output,
+        B: AsRef<[u8]> + Clone + Send + Sync + 'static,
+    {
+        let length = range.len() as u64;
+        let Some(left) = self.left.checked_sub(length).filter(|_| self.skip <= self.at) else {
+            // Some of it is not put out, or it is too much.
+            return self.data(&block.as_ref()[range]);
+        };
+        let place = self.place();
+        self.to.block(block, range).map_err(|source| Error::Write { place, source })?;
+        self.at += length;
         self.left = left;
         Ok(())
     }

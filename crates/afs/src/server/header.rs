@@ -113,7 +113,7 @@ impl Stored {
             Some((dump, words)) if dump.ends_with(&DUMP_END) => (dump, *words),
             _ => (bytes, NO_WORDS),
         };
-        let mut reader = Reader::new(dump);
+        let mut reader = Reader::buffered(dump);
         let mut header = None;
         loop {
             match reader.next_event()? {

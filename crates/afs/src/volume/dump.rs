@@ -11,7 +11,7 @@ use super::tree::MOST_VNODES;
 use super::{entries_of, kind_of, length_of, narrow, object, type_of, vnode};
 use crate::acl::Acl;
 use crate::dir::{Builder, Entry};
-use crate::dump::{Attributes, Header, Span, VnodeRecord, VolumeHeader, Writer};
+use crate::dump::{Attributes, Header, Output, Plain, Span, VnodeRecord, VolumeHeader, Writer};
 use crate::types::{DataVersion, Date, PrincipalId, Unique, Vnode, VnodeType, VolumeType};
 use crate::{Error, Place, Record, Result};
 
@@ -78,7 +78,7 @@ struct Found {
 /// * [`Error::Write`]: the output can't be written.
 /// * [`Error::FileSystem`]: the volume can't be read.
 pub fn dump<W: Write>(fs: &FileSystem, volume: &VolumeHeader, scope: DumpScope, to: W) -> Result<W> {
-    dump_from(fs, volume, scope, &Walk::default(), 0, to)
+    dump_from(fs, volume, scope, &Walk::default(), 0, Plain(to)).map(|Plain(to)| to)
 }
 
 /// What a walk found in a volume. Several dumps of a volume that does not change may share it.
@@ -108,7 +108,7 @@ impl Walk {
 /// [`dump`] without its first `skip` bytes. The data of files among them are not read.
 ///
 /// While it skips, it flushes the output again and again, which may end the dump by an error.
-pub(crate) fn dump_from<W: Write>(
+pub(crate) fn dump_from<W: Output>(
     fs: &FileSystem,
     volume: &VolumeHeader,
     scope: DumpScope,
@@ -189,7 +189,7 @@ fn open(fs: &FileSystem, number: Vnode) -> Result<Option<Node>> {
 /// A volume with all its vnodes.
 type Walked<'a> = (&'a FileSystem, &'a [Found]);
 
-fn write_vnode<W: Write>(
+fn write_vnode<W: Output>(
     writer: &mut Writer<W>,
     volume: Walked<'_>,
     found: Found,
@@ -286,7 +286,7 @@ fn with_length(blob: Vec<u8>) -> (u64, Vec<u8>) {
 }
 
 /// The contents of a file.
-fn data<W: Write>(writer: &mut Writer<W>, node: &Node, length: u64) -> Result<()> {
+fn data<W: Output>(writer: &mut Writer<W>, node: &Node, length: u64) -> Result<()> {
     const ZEROS: [u8; 4096] = [0; 4096];
     let mut offset = writer.skip_data()?;
     while offset < length {
@@ -298,7 +298,7 @@ fn data<W: Write>(writer: &mut Writer<W>, node: &Node, length: u64) -> Result<()
         for part in parts {
             offset += part.range.len() as u64;
             if let Some(block) = &part.block {
-                writer.data(&block[part.range])?;
+                writer.block(block, part.range)?;
                 continue;
             }
             let mut left = part.range.len();

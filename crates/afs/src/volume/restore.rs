@@ -1,6 +1,6 @@
 //! Restoring a dump into a volume: a new one, or one that has contents.
 
-use std::io::Read;
+use std::io::BufRead;
 
 use zpl::{AfsStatus, FileSystem, FileType, Kind, Place as ObjectPlace, Plant, PlantedEntry, Time};
 
@@ -74,7 +74,7 @@ pub fn restored_header(own: &VolumeHeader, dump: &VolumeHeader) -> VolumeHeader 
 /// * [`Error::Range`], [`Error::TooLong`]: a directory or symbolic link is too long, or there are
 ///   too many vnodes.
 /// * [`Error::FileSystem`]: the volume can't be read or changed.
-pub fn restore<R: Read>(
+pub fn restore<R: BufRead>(
     fs: &FileSystem,
     reader: &mut Reader<R>,
     version_base: u32,
@@ -207,20 +207,22 @@ impl Restoring<'_> {
     fn data(&mut self, piece: &[u8]) -> Result<()> {
         self.data.extend_from_slice(piece);
         let large = self.current.as_ref().is_some_and(|(_, a)| is_large(a));
-        if large && self.data.len() >= PIECE { self.write_data() } else { Ok(()) }
+        // Whole ranges alone are also whole blocks.
+        let whole = self.data.len() - self.data.len() % PIECE;
+        if large && whole > 0 { self.write_data(whole) } else { Ok(()) }
     }
 
-    /// Writes the data of a large file.
-    fn write_data(&mut self) -> Result<()> {
+    /// Writes the next bytes of the data of a large file.
+    fn write_data(&mut self, bytes: usize) -> Result<()> {
         let Some((record, _)) = &self.current else { return Ok(()) };
-        for piece in self.data.chunks(PIECE) {
+        for piece in self.data[..bytes].chunks(PIECE) {
             // What is not written reads as zeros.
             if piece.iter().any(|byte| *byte != 0) {
                 self.fs.plant_data(object(record.vnode), self.written, piece)?;
             }
             self.written += piece.len() as u64;
         }
-        self.data.clear();
+        self.data.drain(..bytes);
         Ok(())
     }
 
@@ -245,7 +247,7 @@ impl Restoring<'_> {
 
     fn file(&mut self) -> Result<()> {
         if self.current.as_ref().is_some_and(|(_, attributes)| is_large(attributes)) {
-            return self.write_data();
+            return self.write_data(self.data.len());
         }
         let Some((record, attributes)) = self.current.take() else { return Ok(()) };
         let data = std::mem::take(&mut self.data);

@@ -7,6 +7,7 @@ mod random;
 mod readable;
 
 use std::collections::BTreeMap;
+use std::io::BufReader;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -217,6 +218,19 @@ fn a_dump_comes_back() {
     assert_eq!(header(&rig.fs).unwrap(), Some(expected));
     assert_same(&parse(&rig.dump(DumpScope::FULL)), &parse(&write(&vnodes)));
     rig.end();
+}
+
+/// Goal: a large file is restored whole, whatever the parts in which its data come.
+#[test]
+fn a_large_file_comes_in_any_parts() {
+    let made = write(&small());
+    for part in [1_000, 64 << 10, 333_333, 8 << 20] {
+        let rig = Rig::new();
+        let mut reader = Reader::buffered(BufReader::with_capacity(part, &made[..]));
+        restore(&rig.fs, &mut reader, 0, |restored| restored.volume.clone()).unwrap();
+        assert_same(&parse(&rig.dump(DumpScope::FULL)), &parse(&made));
+        rig.end();
+    }
 }
 
 /// Goal: a restored volume is a file system like any other: names, types, contents, owners, times,

@@ -460,3 +460,55 @@ fn a_busy_socket_leaves_no_other_deaf() {
         call.read_all(0).unwrap();
     });
 }
+
+/// Reads requests in large parts: first until 30,000 bytes are there, with deadlines that pass, and
+/// then the rest. Tells the sizes of the parts.
+struct Parts(Sender<usize>);
+
+impl Service for Parts {
+    fn quick(&self, _: &Request) -> Option<Reply> {
+        None
+    }
+
+    fn run(&self, call: &mut Call) -> Result<(), i32> {
+        let (mut bytes, mut got) = (vec![1; 10], 0);
+        while got < 30_000 {
+            match call.read_into(&mut bytes, 100_000, Instant::now() + Duration::from_millis(1)) {
+                Ok(()) => got += bytes.len(),
+                Err(Error::Deadline) => assert!(bytes.is_empty()),
+                Err(_) => return Err(code::SS_UNMARSHAL),
+            }
+        }
+        let _ = self.0.send(got);
+        loop {
+            let read = call.read_into(&mut bytes, 100_000, Instant::now() + TIME);
+            read.map_err(|_| code::SS_UNMARSHAL)?;
+            let _ = self.0.send(bytes.len());
+            if bytes.is_empty() {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Goal: a thread that waits for many bytes gets those that there are at its deadline, and else as
+/// many as it waits for, or the last ones.
+#[test]
+fn a_stream_is_read_in_large_parts() {
+    let (sizes, parts) = channel();
+    let services: Vec<(u16, Arc<dyn Service>)> = vec![(1, Arc::new(Parts(sizes)))];
+    let options = Options { services, classes: vec![Arc::new(Null)], ..Options::default() };
+    let server = Endpoint::bind(LOCAL, options).unwrap();
+    let client = client();
+    let connection = client.connect(server.address(), 1, &Null).unwrap();
+    let mut call = connection.open(TIME).unwrap();
+    call.write(vec![7; 30_000 + 1_412]).unwrap();
+    let first = parts.recv_timeout(TIME).unwrap();
+    assert!((30_000..=31_412).contains(&first), "{first}");
+    call.write_last(vec![7; 500_000]).unwrap();
+    assert_eq!(call.read_all(0).unwrap(), []);
+    let mut rest: Vec<usize> = parts.try_iter().collect();
+    assert_eq!(rest.pop(), Some(0));
+    assert_eq!(first + rest.iter().sum::<usize>(), 531_412);
+    assert!(rest[..rest.len() - 1].iter().all(|size| *size >= 100_000), "{rest:?}");
+}

@@ -42,6 +42,10 @@ pub(super) struct Call {
     pub(super) user_status: u8,
     /// The program knows that there are bytes, and has not taken them yet.
     pub(super) noticed: bool,
+    /// How many bytes the program waits for.
+    pub(super) wanted: usize,
+    /// The program waits for room to write.
+    pub(super) stopped: bool,
     pub(super) patience: Patience,
 }
 
@@ -64,6 +68,8 @@ impl Call {
             pinged: now,
             user_status: 0,
             noticed: false,
+            wanted: 1,
+            stopped: false,
             patience: Patience::new(now, config.patience),
         }
     }
@@ -75,6 +81,11 @@ impl Call {
         self.program == Program::Waiting && enough
     }
 
+    /// Whether as many bytes have arrived as the program waits for, or the last ones.
+    pub(super) fn has_wanted(&self) -> bool {
+        self.receiver.done() || self.receiver.ready().len() >= self.wanted
+    }
+
     /// Whether more of the request must arrive before a program may start.
     pub(super) fn is_incomplete(&self, proved: bool) -> bool {
         self.program == Program::Waiting && !self.can_start(proved)
@@ -84,7 +95,7 @@ impl Call {
     pub(super) fn watch(&mut self, now: Time, config: &Config, proved: bool) {
         let reads = match self.program {
             Program::Waiting => self.is_incomplete(proved) && !self.receiver.is_full(),
-            Program::Running => !self.receiver.done() && self.receiver.ready().is_empty(),
+            Program::Running => !self.has_wanted(),
             Program::Done => false,
         };
         let peer = match reads || self.sender.waits() {

@@ -297,7 +297,7 @@ impl Engine {
             Packet::Refused => {}
         }
         let id = CallId { connection: reference, channel: at as u8, number: header.call };
-        if taken == Packet::Ready && call.program == Program::Running && !call.noticed {
+        if taken == Packet::Ready && call.program == Program::Running && !call.noticed && call.has_wanted() {
             call.noticed = true;
             self.events.push_back(Event::Readable(id));
         }
@@ -321,7 +321,7 @@ impl Engine {
         if taken == Packet::Duplicate {
             self.counts.debug.duplicates = self.counts.debug.duplicates.wrapping_add(1);
         }
-        if taken == Packet::Ready && call.program == Program::Running && !call.noticed {
+        if taken == Packet::Ready && call.program == Program::Running && !call.noticed && call.has_wanted() {
             call.noticed = true;
             let id = CallId { connection: reference, channel: at as u8, number: header.call };
             self.events.push_back(Event::Readable(id));

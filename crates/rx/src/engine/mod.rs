@@ -63,7 +63,7 @@ mod timers;
 
 pub use batch::Arrived;
 pub use output::Datagram;
-pub use program::{Info, Read};
+pub use program::{Info, Read, WANTED_MOST};
 pub use random::Source;
 pub use time::Time;
 

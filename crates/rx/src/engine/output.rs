@@ -9,6 +9,9 @@ use crate::packet::{CHANNELS, DATA, Flags, HEADER, Header, Kind, Reason};
 
 /// Bytes that wait to be sent before the program is stopped.
 pub(super) const FULL: usize = 512 << 10;
+/// Bytes that still wait when a program that was stopped goes on. It then has much to write, so it
+/// wakes up rarely.
+const LOW: usize = FULL / 2;
 
 /// A datagram to send.
 #[derive(Debug, Clone)]
@@ -48,7 +51,6 @@ impl Engine {
         let template = connection.header(channel, Kind::Data);
         let Some(call) = connection.channels[channel].call.as_deref_mut() else { return };
         let peer = self.peers.get_mut(connection.peer);
-        let full = call.sender.queued() >= FULL;
         let (overhead, unit) = connection.session.overhead();
         let data = DATA / unit * unit - overhead;
         let rtt = peer.rtt;
@@ -85,7 +87,8 @@ impl Engine {
         }
         self.streaming += usize::from(call.sender.queued() > 0 || call.receiver.streams());
         let id = super::CallId { connection: reference, channel: channel as u8, number: call.number };
-        if full && call.sender.queued() < FULL && call.program == Program::Running {
+        if call.stopped && call.sender.queued() <= LOW && call.program == Program::Running {
+            call.stopped = false;
             self.events.push_back(Event::Writable(id));
         }
         call.watch(now, &self.config, proved);

@@ -13,6 +13,8 @@ use crate::packet::CHANNEL_MASK;
 use crate::security::{Class, ConnectionId, Identity};
 use crate::{Error, Result};
 
+/// Most bytes that a program can wait for at once: half of those for which the sender is stopped.
+pub const WANTED_MOST: usize = super::receive::FULL / 2;
 /// How often an abort is repeated for late packets of its call.
 const ABORTS: u8 = 8;
 /// The congestion window of a client's first call.
@@ -68,10 +70,18 @@ impl Engine {
     /// # Errors
     /// [`Error::Gone`].
     pub fn take(&mut self, id: CallId) -> Result<Read> {
+        self.take_into(id, Vec::new())
+    }
+
+    /// [`Engine::take`], which gives the call a buffer for what arrives next. It should be empty.
+    ///
+    /// # Errors
+    /// [`Error::Gone`].
+    pub fn take_into(&mut self, id: CallId, buffer: Vec<u8>) -> Result<Read> {
         let call = self.connection(id.connection).and_then(|connection| connection.call(id));
         let call = call.ok_or(Error::Gone)?;
-        let bytes = call.receiver.take();
-        call.noticed = false;
+        let bytes = call.receiver.take(buffer);
+        (call.noticed, call.wanted) = (false, 1);
         // Taking bytes can make room for others that waited.
         let done = call.receiver.done() && call.receiver.ready().is_empty();
         let read = Read { bytes, done };
@@ -80,9 +90,25 @@ impl Engine {
         Ok(read)
     }
 
+    /// Has [`Event::Readable`] wait until so many bytes are there, or the last ones, up to the next
+    /// [`Engine::take`]. Returns whether they are there already.
+    ///
+    /// More than [`WANTED_MOST`] count as that many: a call holds no more than about twice that.
+    ///
+    /// # Errors
+    /// [`Error::Gone`].
+    pub fn want(&mut self, id: CallId, bytes: usize) -> Result<bool> {
+        let call = self.connection(id.connection).and_then(|connection| connection.call(id));
+        let call = call.ok_or(Error::Gone)?;
+        call.wanted = bytes.clamp(1, WANTED_MOST);
+        call.noticed = call.has_wanted();
+        Ok(call.noticed)
+    }
+
     /// Appends bytes to what the call sends. `last` says that no more follow.
     ///
-    /// Returns whether there is room for more. If not, [`Event::Writable`] follows.
+    /// Returns whether there is room for more. If not, [`Event::Writable`] follows once half of
+    /// what may wait has left.
     ///
     /// # Errors
     /// [`Error::Gone`].
@@ -91,6 +117,7 @@ impl Engine {
         let call = call.ok_or(Error::Gone)?;
         call.sender.push(parts, last);
         let room = call.sender.queued() < FULL;
+        call.stopped = !room;
         self.account(id.connection.slot);
         self.make_room(id.connection.slot);
         self.touch(id.connection.slot);

@@ -27,7 +27,7 @@ use crate::packet::{Ack, Flags, Reason, Trailer, ack};
 /// Bytes that a packet takes in memory beside its data, about.
 pub(super) const PACKET: usize = 64;
 /// Bytes that wait for the program before the sender is stopped.
-const FULL: usize = 256 << 10;
+pub(super) const FULL: usize = 256 << 10;
 /// How long an acknowledgement may wait.
 const DELAY: Duration = Duration::from_millis(100);
 /// How long that of a request's last packet may wait: the reply makes it needless.
@@ -202,9 +202,11 @@ impl Receiver {
         self.stopped = self.held.contains_key(&self.next);
     }
 
-    /// The bytes in order. The sender learns of the room if it was stopped.
-    pub(super) fn take(&mut self) -> Vec<u8> {
-        let bytes = std::mem::take(&mut self.ready);
+    /// The bytes in order. The next ones are gathered in `buffer`. The sender learns of the room if
+    /// it was stopped.
+    pub(super) fn take(&mut self, mut buffer: Vec<u8>) -> Vec<u8> {
+        buffer.clear();
+        let bytes = std::mem::replace(&mut self.ready, buffer);
         if self.stopped {
             self.drain();
             self.due = Some((Reason::IDLE, self.serial));

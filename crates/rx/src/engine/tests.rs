@@ -2,6 +2,7 @@
 
 mod hostile;
 mod shares;
+mod streams;
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{Ipv4Addr, SocketAddrV4};

@@ -334,7 +334,6 @@ impl VolumeServer {
         let own = self.open(&lease)?.stored();
         let mut incoming = Incoming::new(call, &lease);
         let received = receive(volume, (id, &own), (kind, cookie), (&mut incoming, length, base));
-        incoming.end();
         let (blocks, stored) = received?;
         let partition = &volume.partition;
         let Some(blocks) = blocks else {

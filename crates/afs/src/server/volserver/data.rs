@@ -1,6 +1,6 @@
 //! Dumps and restores.
 
-use std::io::{self, Read};
+use std::io::{self, BufRead, Read};
 use std::time::Instant;
 
 use rx::Call as RxCall;
@@ -19,6 +19,10 @@ use crate::types::{Date, RestoreCookie, VolumeId, VolumeType};
 use crate::volume::{restore, restored_header};
 use crate::volume_name::VolumeName;
 
+/// Bytes that the thread of a restore waits for. With fewer, it would be awake more often than the
+/// data need.
+const LEAST: usize = 128 << 10;
+
 /// The data of a call as a stream.
 pub(super) struct Incoming<'a> {
     call: &'a mut RxCall,
@@ -31,32 +35,37 @@ impl<'a> Incoming<'a> {
     pub(super) fn new(call: &'a mut RxCall, lease: &'a Lease<'a>) -> Self {
         Self { call, lease, bytes: Vec::new(), at: 0 }
     }
+}
 
-    /// Ends the reading, so that the reply has no deadline.
-    pub(super) fn end(self) {
-        self.call.set_deadline(None);
+impl BufRead for Incoming<'_> {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        while self.at == self.bytes.len() {
+            if self.lease.has_ended() {
+                return Err(io::Error::other("the transaction has ended"));
+            }
+            self.at = 0;
+            match self.call.read_into(&mut self.bytes, LEAST, Instant::now() + CHECK) {
+                Err(rx::Error::Deadline) => continue,
+                read => read.map_err(io::Error::other)?,
+            }
+            if self.bytes.is_empty() {
+                break;
+            }
+        }
+        Ok(&self.bytes[self.at..])
+    }
+
+    fn consume(&mut self, n: usize) {
+        self.at += n;
     }
 }
 
 impl Read for Incoming<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        while self.at == self.bytes.len() {
-            if self.lease.has_ended() {
-                return Err(io::Error::other("the transaction has ended"));
-            }
-            self.call.set_deadline(Some(Instant::now() + CHECK));
-            self.bytes = match self.call.read() {
-                Err(rx::Error::Deadline) => continue,
-                read => read.map_err(io::Error::other)?,
-            };
-            self.at = 0;
-            if self.bytes.is_empty() {
-                break;
-            }
-        }
-        let n = buffer.len().min(self.bytes.len() - self.at);
-        buffer[..n].copy_from_slice(&self.bytes[self.at..self.at + n]);
-        self.at += n;
+        let from = self.fill_buf()?;
+        let n = buffer.len().min(from.len());
+        buffer[..n].copy_from_slice(&from[..n]);
+        self.consume(n);
         Ok(n)
     }
 }
@@ -94,7 +103,6 @@ impl VolumeServer {
         partition.begin_restore(id).map_err(|error| failed(volume, &error))?;
         let mut incoming = Incoming::new(call, &lease);
         let restored = restore_hidden(volume, (id, &own), (kind, cookie), &mut incoming);
-        incoming.end();
         let done = restored.and_then(|()| self.switch(&lease, is_read_only, || partition.switch(id)));
         // The old contents, or those of a dump that failed.
         if let Err(error) = partition.end_restore(id) {
@@ -183,7 +191,7 @@ fn restore_hidden(
     };
     let fs = volume.partition.hidden_fs(id).map_err(|error| failed(volume, &error))?;
     let header = as_told(&own.header, (kind, cookie));
-    let restored = restore(&fs, &mut Reader::new(&mut *from), own.version_base, |restored| {
+    let restored = restore(&fs, &mut Reader::buffered(&mut *from), own.version_base, |restored| {
         restored_header(&header, &restored.volume)
     });
     let restored = restored.map_err(|error| unusable(&error))?;

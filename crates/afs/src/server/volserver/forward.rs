@@ -15,8 +15,9 @@
 
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddrV4};
-use std::sync::Weak;
+use std::ops::Range;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use rx::security::Level;
@@ -27,7 +28,7 @@ use super::fan::{Fan, Next, Receiver};
 use super::transactions::Lease;
 use super::{Outcome, VolumeServer};
 use crate::calls::volserver::{Call, MAX_DESTINATIONS};
-use crate::dump::VolumeHeader;
+use crate::dump::{Output, VolumeHeader};
 use crate::errors::{self, errno, rxgen, volser};
 use crate::server::open::Open;
 use crate::server::{VOLUME_SERVICE, chain};
@@ -35,6 +36,9 @@ use crate::types::{Date, Destination, Replica, RestoreCookie};
 use crate::volume::{DumpScope, Walk, dump_from};
 use crate::wire::List;
 use crate::{Error, Place, Record};
+
+#[cfg(test)]
+mod tests;
 
 /// Bytes that are sent at once.
 pub(super) const PIECE: usize = 64 << 10;
@@ -83,7 +87,7 @@ impl<'a> Source<'a> {
 
     /// Makes the dump, and puts it out in parts, without its first `skip` bytes. While it skips, an
     /// empty part now and then lets `put` end the dump.
-    pub(super) fn write(&self, skip: u64, put: impl FnMut(Vec<u8>) -> io::Result<()>) -> crate::Result<()> {
+    pub(super) fn write(&self, skip: u64, put: impl FnMut(Slice) -> io::Result<()>) -> crate::Result<()> {
         let parts = Parts { at: skip, bytes: Vec::with_capacity(PIECE), put_at: Instant::now(), put };
         let mut parts = dump_from(&self.open.fs, &self.header, self.scope, &self.walk, skip, parts)?;
         let place = Place { record: Record::DumpEnd, at: parts.at };
@@ -96,7 +100,8 @@ impl<'a> Source<'a> {
     }
 }
 
-/// An output in parts of [`PIECE`] bytes.
+/// An output in parts of at most [`PIECE`] bytes. Blocks of files that are as large go out
+/// uncopied.
 struct Parts<F> {
     at: u64,
     bytes: Vec<u8>,
@@ -105,15 +110,37 @@ struct Parts<F> {
     put: F,
 }
 
-impl<F: FnMut(Vec<u8>) -> io::Result<()>> Parts<F> {
+impl<F: FnMut(Slice) -> io::Result<()>> Parts<F> {
     fn put_out(&mut self) -> io::Result<()> {
         self.put_at = Instant::now();
         let full = std::mem::replace(&mut self.bytes, Vec::with_capacity(PIECE));
-        (self.put)(full)
+        (self.put)(full.into())
     }
 }
 
-impl<F: FnMut(Vec<u8>) -> io::Result<()>> Write for Parts<F> {
+impl<F: FnMut(Slice) -> io::Result<()>> Output for Parts<F> {
+    fn block<B: AsRef<[u8]> + Clone + Send + Sync + 'static>(
+        &mut self,
+        block: &B,
+        range: Range<usize>,
+    ) -> io::Result<()> {
+        if range.len() < PIECE {
+            return self.write_all(&block.as_ref()[range]);
+        }
+        if !self.bytes.is_empty() {
+            self.put_out()?;
+        }
+        self.at += range.len() as u64;
+        let mut left = Slice::new(Arc::new(block.clone()), range);
+        while !left.is_empty() {
+            (self.put)(left.take(PIECE))?;
+        }
+        self.put_at = Instant::now();
+        Ok(())
+    }
+}
+
+impl<F: FnMut(Slice) -> io::Result<()>> Write for Parts<F> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.at += bytes.len() as u64;
         let mut rest = bytes;
@@ -321,7 +348,7 @@ impl VolumeServer {
                 })
                 .collect();
             let maker = fan.maker();
-            let put = |part: Vec<u8>| match maker.push(&part.into()) {
+            let put = |part: Slice| match maker.push(&part) {
                 true => Ok(()),
                 false => Err(io::Error::other("no server follows any more")),
             };

@@ -1,0 +1,144 @@
+//! Programs that read and write streams, and how often they wake up.
+
+use super::*;
+use crate::engine::program::WANTED_MOST;
+
+/// Bytes of a packet.
+const BYTES: usize = 1_412;
+
+/// A server with a call whose program has taken all that arrived, and the next sequence number.
+fn reading() -> (Engine, CallId, u32) {
+    let mut server = acquainted(Config::default());
+    let mut seq = 1;
+    loop {
+        feed(&mut server, &mut seq, Flags::default());
+        if let [Event::Start(id)] = events(&mut server)[..] {
+            server.take(id).unwrap();
+            return (server, id, seq);
+        }
+    }
+}
+
+fn feed(server: &mut Engine, seq: &mut u32, flags: Flags) {
+    server.receive(Time(2), CLIENT, &packet(2, *seq, flags, Kind::Data), &mut [0; BYTES]);
+    sent(server, Time(2));
+    *seq += 1;
+}
+
+/// Feeds packets until the program is woken. Returns how many bytes that took.
+fn fed_until_readable(server: &mut Engine, id: CallId, seq: &mut u32) -> usize {
+    for count in 1..1_000 {
+        feed(server, seq, Flags::default());
+        match events(server)[..] {
+            [] => {}
+            [Event::Readable(of)] if of == id => return count * BYTES,
+            ref other => panic!("{other:?}"),
+        }
+    }
+    panic!("the program is not woken");
+}
+
+/// Goal: a program that waits for many bytes is woken once they are there, or with the last ones.
+/// It gets what there is whenever it takes it. Then it waits for one byte again.
+#[test]
+fn a_program_may_wait_for_many_bytes() {
+    let (mut server, id, mut seq) = reading();
+    assert!(!server.want(id, 50_000).unwrap());
+    assert_eq!(fed_until_readable(&mut server, id, &mut seq), 36 * BYTES);
+    // It is not woken again before it has taken them.
+    feed(&mut server, &mut seq, Flags::default());
+    assert_eq!(events(&mut server), []);
+    assert!(server.want(id, 50_000).unwrap());
+    assert_eq!(server.take(id).unwrap().bytes.len(), 37 * BYTES);
+    assert_eq!(fed_until_readable(&mut server, id, &mut seq), BYTES);
+    server.take(id).unwrap();
+    // It takes what there is.
+    assert!(!server.want(id, 50_000).unwrap());
+    feed(&mut server, &mut seq, Flags::default());
+    assert_eq!(server.take(id).unwrap().bytes.len(), BYTES);
+    assert!(!server.want(id, 50_000).unwrap());
+    feed(&mut server, &mut seq, Flags::LAST);
+    assert_eq!(events(&mut server), [Event::Readable(id)]);
+    assert!(server.want(id, 50_000).unwrap());
+    let read = server.take(id).unwrap();
+    assert_eq!((read.bytes.len(), read.done), (BYTES, true));
+}
+
+/// Goal: a program that waits for more than a call may hold is woken all the same.
+#[test]
+fn no_program_waits_for_more_than_fits() {
+    let (mut server, id, mut seq) = reading();
+    assert!(!server.want(id, usize::MAX).unwrap());
+    let fed = fed_until_readable(&mut server, id, &mut seq);
+    assert!((WANTED_MOST..WANTED_MOST + BYTES).contains(&fed), "{fed}");
+}
+
+/// Goal: a client whose program has less than it waits for owes the rest: its patience ends, though
+/// some bytes are there.
+#[test]
+fn a_client_that_trickles_uses_patience() {
+    for (wanted, lives) in [(1, true), (50_000, false)] {
+        let (mut server, id, mut seq) = reading();
+        server.want(id, wanted).unwrap();
+        feed(&mut server, &mut seq, Flags::default());
+        events(&mut server);
+        for second in 1..200 {
+            let now = Time(second * 1_000_000);
+            // The client answers pings, and sends no more.
+            answer(&mut server, now, CLIENT, &packet(2, 1, Flags::default(), Kind::Ack));
+            server.tick(now);
+            sent(&mut server, now);
+        }
+        assert_eq!(server.info(id).is_some(), lives, "{wanted}");
+    }
+}
+
+/// Goal: a buffer that a program gives back is used again, and its bytes are gone.
+#[test]
+fn a_buffer_is_used_again() {
+    let (mut server, id, mut seq) = reading();
+    let mut old = Vec::with_capacity(1 << 20);
+    old.extend([7; 10]);
+    server.take_into(id, old).unwrap();
+    feed(&mut server, &mut seq, Flags::default());
+    let bytes = server.take(id).unwrap().bytes;
+    assert_eq!(bytes, [0; BYTES]);
+    assert!(bytes.capacity() >= 1 << 20);
+}
+
+/// Goal: a program that was stopped goes on when half of what waits has left, and then has room for
+/// the other half.
+#[test]
+fn a_stopped_program_goes_on_at_half() {
+    const FULL: usize = crate::engine::output::FULL;
+    let mut server = acquainted(Config::default());
+    request(&mut server, Time(2), 2);
+    let [Event::Start(id)] = events(&mut server)[..] else { panic!("no call") };
+    assert!(server.send(id, [Slice::from(vec![1; FULL - 1])], false).unwrap());
+    assert!(!server.send(id, [Slice::from(vec![1; 100_000])], false).unwrap());
+    let mut waits = FULL - 1 + 100_000;
+    loop {
+        let out = sent(&mut server, Time(3));
+        let data: Vec<_> = out.iter().filter(|(header, _)| header.kind == Kind::Data).collect();
+        waits -= data.iter().map(|(_, body)| body.len()).sum::<usize>();
+        match events(&mut server)[..] {
+            [] => assert!(waits > FULL / 2, "{waits}"),
+            [Event::Writable(of)] if of == id => break,
+            ref other => panic!("{other:?}"),
+        }
+        let (last, _) = data.last().expect("there is room in the window");
+        let ack = Ack {
+            first: last.seq + 1,
+            previous: last.seq,
+            serial: last.serial,
+            reason: Reason::REQUESTED,
+            states: &[],
+            max_mtu: None,
+            window: None,
+        };
+        let mut body = ack.encode(&Trailer { max_mtu: 1444, if_mtu: 1444, window: 32, jumbo: 1 });
+        server.receive(Time(3), CLIENT, &packet(2, 0, Flags::default(), Kind::Ack), &mut body);
+    }
+    assert!((FULL / 4..=FULL / 2).contains(&waits), "{waits}");
+    assert!(server.send(id, [Slice::from(vec![1; FULL / 2 - 1])], false).unwrap());
+}
