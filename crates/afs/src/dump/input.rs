@@ -58,8 +58,8 @@ impl<R: BufRead> Input<R> {
                 Err(source) => return Err(Error::Read { place, source }),
             }
         }
-        // The buffer is still there, so this waits for nothing. The loop can't return it, since the
-        // compiler takes it as borrowed for each turn.
+        // The buffer is still there, so this waits for nothing, except at the end, where it is
+        // empty. The loop can't return it, since the compiler takes it as borrowed for each turn.
         self.from.fill_buf().map_err(|source| Error::Read { place, source })
     }
 

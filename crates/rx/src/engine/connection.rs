@@ -44,8 +44,8 @@ pub(super) struct Call {
     pub(super) noticed: bool,
     /// How many bytes the program waits for.
     pub(super) wanted: usize,
-    /// The program waits for room to write.
-    pub(super) stopped: bool,
+    /// The program waits for room to write: until fewer bytes than these wait to be sent.
+    pub(super) stopped: Option<usize>,
     pub(super) patience: Patience,
 }
 
@@ -69,7 +69,7 @@ impl Call {
             user_status: 0,
             noticed: false,
             wanted: 1,
-            stopped: false,
+            stopped: None,
             patience: Patience::new(now, config.patience),
         }
     }

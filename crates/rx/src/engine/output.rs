@@ -9,9 +9,9 @@ use crate::packet::{CHANNELS, DATA, Flags, HEADER, Header, Kind, Reason};
 
 /// Bytes that wait to be sent before the program is stopped.
 pub(super) const FULL: usize = 512 << 10;
-/// Bytes that still wait when a program that was stopped goes on. It then has much to write, so it
+/// Bytes that still wait when a program that was stopped goes on, if it writes a long stream: so it
 /// wakes up rarely.
-const LOW: usize = FULL / 2;
+pub(super) const LOW: usize = FULL / 2;
 
 /// A datagram to send.
 #[derive(Debug, Clone)]
@@ -87,8 +87,9 @@ impl Engine {
         }
         self.streaming += usize::from(call.sender.queued() > 0 || call.receiver.streams());
         let id = super::CallId { connection: reference, channel: channel as u8, number: call.number };
-        if call.stopped && call.sender.queued() <= LOW && call.program == Program::Running {
-            call.stopped = false;
+        let goes_on = call.stopped.is_some_and(|below| call.sender.queued() < below);
+        if goes_on && call.program == Program::Running {
+            call.stopped = None;
             self.events.push_back(Event::Writable(id));
         }
         call.watch(now, &self.config, proved);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::connection::{Call, Channel, Connection, Program, Proof};
-use super::output::FULL;
+use super::output::{FULL, LOW};
 use super::taken::Taken;
 use super::{CallId, ConnectionRef, Engine, Event, Time};
 use crate::block::Slice;
@@ -107,17 +107,36 @@ impl Engine {
 
     /// Appends bytes to what the call sends. `last` says that no more follow.
     ///
-    /// Returns whether there is room for more. If not, [`Event::Writable`] follows once half of
-    /// what may wait has left.
+    /// Returns whether there is room for more. If not, [`Event::Writable`] follows as soon as there
+    /// is some.
     ///
     /// # Errors
     /// [`Error::Gone`].
     pub fn send(&mut self, id: CallId, parts: impl IntoIterator<Item = Slice>, last: bool) -> Result<bool> {
+        self.send_below(id, parts, last, FULL)
+    }
+
+    /// [`Engine::send`] of a part of a long stream: [`Event::Writable`] follows once half of what
+    /// may wait has left.
+    ///
+    /// # Errors
+    /// [`Error::Gone`].
+    pub fn stream(&mut self, id: CallId, parts: impl IntoIterator<Item = Slice>) -> Result<bool> {
+        self.send_below(id, parts, false, LOW)
+    }
+
+    fn send_below(
+        &mut self,
+        id: CallId,
+        parts: impl IntoIterator<Item = Slice>,
+        last: bool,
+        below: usize,
+    ) -> Result<bool> {
         let call = self.connection(id.connection).and_then(|connection| connection.call(id));
         let call = call.ok_or(Error::Gone)?;
         call.sender.push(parts, last);
         let room = call.sender.queued() < FULL;
-        call.stopped = !room;
+        call.stopped = (!room).then_some(below);
         self.account(id.connection.slot);
         self.make_room(id.connection.slot);
         self.touch(id.connection.slot);

@@ -75,6 +75,7 @@ impl VolumeServer {
         let lease = self.lease(transaction, if omit { "DumpV2" } else { "Dump" })?;
         let open = self.open(&lease)?;
         let source = Source::new(&open, since, omit);
+        call.will_stream();
         source.write(0, |part| call.write(part).map_err(io::Error::other)).map_err(|error| {
             tracing::error!(volume = open.id.0, error = chain(&error), "the volume can't be dumped");
             volser::VOLSERDUMPERROR

@@ -408,7 +408,8 @@ impl VolumeServer {
         let connection = endpoint.connect(peer, VOLUME_SERVICE, &class).map_err(failed)?;
         // The server's end drops the last reference, which ends the calls.
         drop(endpoint);
-        let call = connection.open(idle).map_err(failed)?;
+        let mut call = connection.open(idle).map_err(failed)?;
+        call.will_stream();
         Ok(Site { call, _connection: connection, peer, source, lease, idle })
     }
 }
