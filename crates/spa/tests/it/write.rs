@@ -186,7 +186,9 @@ fn freed_blocks_leave_the_cache() {
     };
     let first = (0..20).map(size_after).max().unwrap();
     let last = (20..60).map(size_after).max().unwrap();
-    assert!(last < first + (first >> 1), "{first} {last}");
+    // Each group frees several blocks of 16 KiB. The cache grows a little: by the history, and by a
+    // flush of space maps now and then.
+    assert!(last < first + (1 << 20), "{first} {last}");
 }
 
 /// Goal: snapshots that several callers take of the same datasets at the same moment are all taken,
