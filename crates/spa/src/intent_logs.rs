@@ -212,20 +212,18 @@ impl IntentLogs {
     /// Opens the log of a dataset (`zil_open`). Its owner drops the log before the dataset.
     pub fn open(self: &Arc<Self>, head: &dsl::Owned) -> LogHandle {
         let groups = || TxgGroups { txgs: self.core.txgs().clone(), busy: Arc::clone(&self.busy) };
+        // Made without the lock, as thousands of datasets are opened at once. Only the owner of this
+        // dataset opens its log, so no other one appears meanwhile.
+        let is_open = self.open.lock().get(&head.object()).is_some_and(|log| !log.is_gone());
+        let new = (!is_open).then(|| self.new_log(head, groups()));
         let mut all = self.open.lock();
-        let log = match all.get(&head.object()).filter(|log| !log.is_gone()) {
-            Some(log) => {
+        let log = match (all.get(&head.object()).filter(|log| !log.is_gone()), new) {
+            (Some(log), _) => {
                 log.reopen();
                 log.clone()
             }
-            None => {
-                let world = self.core.world.clone();
-                let random = Arc::new(move || world.random());
-                let os = head.objset().clone();
-                let log = Zilog::new(os, Arc::new(groups()), random, sa_xattrs(&self.core, head));
-                let (heads, object) = (self.core.dsl.heads().clone(), head.object());
-                let policy = Arc::new(move |kind, dnode: &DnodePhys| heads.write_policy(object, kind, dnode));
-                let log = Arc::new(log.with_early_writes(policy));
+            (None, new) => {
+                let log = new.unwrap_or_else(|| self.new_log(head, groups()));
                 if let Some(txg) = self.owed.lock().remove(&head.object()) {
                     log.owe(txg);
                 }
@@ -236,6 +234,15 @@ impl IntentLogs {
         };
         drop(all);
         LogHandle { log, logs: Arc::downgrade(self), groups: groups() }
+    }
+
+    fn new_log(&self, head: &dsl::Owned, groups: TxgGroups) -> Arc<Zilog> {
+        let world = self.core.world.clone();
+        let random = Arc::new(move || world.random());
+        let log = Zilog::new(head.objset().clone(), Arc::new(groups), random, sa_xattrs(&self.core, head));
+        let (heads, object) = (self.core.dsl.heads().clone(), head.object());
+        let policy = Arc::new(move |kind, dnode: &DnodePhys| heads.write_policy(object, kind, dnode));
+        Arc::new(log.with_early_writes(policy))
     }
 
     /// The counters of the open logs, by dataset object.
