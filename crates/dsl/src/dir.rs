@@ -118,6 +118,19 @@ impl Dir {
         Ok(self.0.props.get_or_init(|| p).clone())
     }
 
+    /// Drops the blocks with the properties of this directory from the cache, if they were read here:
+    /// this handle has the values. For the opening of one of thousands of datasets, whose properties
+    /// nobody reads soon.
+    pub fn let_go_of_properties(&self) {
+        let object = ObjNum(self.0.phys.props_zapobj);
+        if object.0 != 0
+            && self.0.props.get().is_some()
+            && let Ok(properties) = self.0.dsl.mos().dnode(object)
+        {
+            properties.let_go();
+        }
+    }
+
     /// Names and objects of the children in the order of `dd_child_dir_zapobj`, hidden ones too.
     ///
     /// # Errors
