@@ -70,7 +70,7 @@ fn header(id: u32, name: String, kind: VolumeType) -> Stored {
 fn make(partition: &Partition, number: u32) -> afs::server::Result<()> {
     let id = FIRST + STEP * number;
     let of = header(id, format!("volume.{number}"), VolumeType::ReadWrite);
-    drop(partition.create(VolumeId(id), &of)?);
+    partition.create(VolumeId(id), &of)?;
     let clone = header(id + 2, format!("volume.{number}.backup"), VolumeType::Backup);
     partition.clone_volume(VolumeId(id), &clone, None)?;
     partition.finish(VolumeId(id), None, true)

@@ -64,7 +64,7 @@ impl Volume {
         let dir = tempfile::tempdir()?;
         let spa = Arc::new(new_pool(VdevShape::Single, &images(dir.path(), 1, 4 << 30)));
         let live = spa.writer().ok_or("the pool is not open for changes")?;
-        let contents = Arc::new(new_volume((1_700_000_000, 0)));
+        let contents = Arc::new(new_volume((1_700_000_000, 0), Vec::new()));
         let name = "tank/536870915".to_owned();
         live.run(Box::new(Create { name, contents, props: Vec::new(), crypt: None, enforce_limits: false }))?;
         let head = OpenHead::open(&spa, &live.dsl().dataset("tank/536870915")?)?;

@@ -3,8 +3,8 @@
 //! # Theory
 //! A vnode and its object have numbers that differ by a constant ([`object`]), so both have the
 //! same parity: directories are odd. The uniquifier is the generation of the file. What a file has
-//! no field for is in its AFS status ([`zpl::AfsStatus`]), and the header of the volume is in the
-//! master node.
+//! no field for is in its AFS status ([`zpl::AfsStatus`]), and the header of the volume is in an
+//! object of its own.
 //!
 //! A restore makes files as the dump names them, and checks at its end that the vnodes are a tree.
 //! Until then the caller shows the file system to no other user. After an error it rolls the file
@@ -155,15 +155,17 @@ fn owner(id: i32) -> u32 {
 
 /// The contents of a new volume. Its root directory admits administrators only.
 ///
-/// `now` is the time of creation: seconds since 1970, and nanoseconds.
-pub fn new_volume(now: (u64, u64)) -> NewFileSystem {
+/// `now` is the time of creation: seconds since 1970, and nanoseconds. `header` is that of the
+/// volume, as it is stored; empty if it gets one later.
+pub fn new_volume(now: (u64, u64), header: Vec<u8>) -> NewFileSystem {
     let status = AfsStatus {
         author: PrincipalId::default().0,
         data_version: 0,
         server_mtime: now.0,
         access_list: Acl::of_new_volume().to_compact(),
     };
-    let root = AfsRoot { object: object(Vnode::ROOT), generation: Unique(1).0.into(), status };
+    let generation = Unique(1).0.into();
+    let root = AfsRoot { object: object(Vnode::ROOT), generation, status, header };
     NewFileSystem { afs: Some(root), ..NewFileSystem::new(now) }
 }
 

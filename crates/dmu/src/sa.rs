@@ -102,7 +102,7 @@ impl Sa {
     }
 }
 
-pub use change::Change;
+pub use change::{Change, SA_OBJECTS};
 
 type Spill = Option<(Block, Vec<Located>)>;
 

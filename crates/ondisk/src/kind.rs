@@ -329,6 +329,8 @@ impl DmuType {
     pub const DSL_CLONES: Self = Self(52);
     /// Numbers of the sub-bpobjs of a bpobj.
     pub const BPOBJ_SUBOBJ: Self = Self(53);
+    /// Self-describing bytes, as metadata (`DMU_OTN_UINT8_METADATA`).
+    pub const UINT8_METADATA: Self = Self(0xc0);
     /// Self-describing 64-bit words, as metadata (`DMU_OTN_UINT64_METADATA`).
     pub const UINT64_METADATA: Self = Self(0xc3);
     /// A self-describing ZAP, as metadata (`DMU_OTN_ZAP_METADATA`).

@@ -68,7 +68,7 @@ pub fn restored(data: &[u8]) -> Result<(), String> {
 fn volume() -> (FileSystem, Arc<Spa>) {
     const FINE: &str = "nothing stands in the way of it";
     let spa = Arc::new(begin(&Tape::default(), VdevShape::Single, 1, 0, 3));
-    let contents = Arc::new(new_volume((1_700_000_000, 0)));
+    let contents = Arc::new(new_volume((1_700_000_000, 0), Vec::new()));
     let name = HEAD.to_owned();
     let create = Create { name, contents, props: Vec::new(), crypt: None, enforce_limits: false };
     let live = spa.writer().expect(FINE);

@@ -22,7 +22,12 @@
 //! | 16 | 8 | time of the last change by the server, in seconds since 1970 |
 //! | 24 | | directories: the access list, in the file server's form |
 //!
-//! The master node has the header of the volume, too: the entry `POOLHOUSE_AFS_HEADER`.
+//! The header of the volume is in the bonus of an object of its own, whose number is the entry
+//! `POOLHOUSE_AFS_HEADER_OBJECT` of the master node. Two bytes with its length come first, and
+//! zeros follow it up to 320 bytes. So the dnodes that each opening reads bring it.
+//!
+//! A longer header is the entry `POOLHOUSE_AFS_HEADER` of the master node, which is a fat ZAP then.
+//! That entry counts if it is there. Volumes of former releases have no such object.
 //!
 //! # Absent
 //! * Access lists, callbacks and the numbers of vnodes are the file server's.
@@ -30,15 +35,19 @@
 //! * A volume of another layout is a file system without status.
 
 use crate::{FileSystem, Node, Result, Time};
-use dmu::Tx;
 use dmu::zap::{Value, Zap};
+use dmu::{Dnode, NewObject, Objset, Tx};
 use ondisk::sa::Attr as Sa;
-use ondisk::{Corrupt, ObjNum};
+use ondisk::{Corrupt, DmuType, ObjNum};
 
 /// The entry of the master node that marks a volume. Its value is [`LAYOUT`].
 pub(crate) const MARK: &str = "POOLHOUSE_AFS";
-/// The entry of the master node with the header of a volume.
+/// The entry of the master node with the header of a volume that has no place in a bonus.
 pub(crate) const HEADER: &str = "POOLHOUSE_AFS_HEADER";
+/// The entry of the master node with the number of the object in whose bonus the header is.
+const HEADER_OBJECT: &str = "POOLHOUSE_AFS_HEADER_OBJECT";
+/// Bytes of that bonus: all that one slot has.
+const HEADER_BONUS: usize = 320;
 /// The layout that this release writes and reads.
 pub(crate) const LAYOUT: u32 = 1;
 /// Bytes before the access list.
@@ -81,6 +90,19 @@ pub struct AfsRoot {
     pub generation: u64,
     /// Its status.
     pub status: AfsStatus,
+    /// The header of the volume ([`FileSystem::afs_header`]). Empty: it gets one later.
+    pub header: Vec<u8>,
+}
+
+/// The bonus with this header; `None` if it is too long. No bytes mean that there is no header.
+pub(crate) fn header_bonus(header: &[u8]) -> Option<Vec<u8>> {
+    let mut bonus = Vec::with_capacity(HEADER_BONUS);
+    bonus.extend_from_slice(&(header.len() as u16).to_le_bytes());
+    bonus.extend_from_slice(header);
+    (bonus.len() <= HEADER_BONUS).then(|| {
+        bonus.resize(HEADER_BONUS, 0);
+        bonus
+    })
 }
 
 fn word(head: &[u8; HEAD], at: usize) -> u64 {
@@ -189,8 +211,24 @@ impl FileSystem {
     /// # Errors
     /// * [`crate::Error::Dmu`]: the master node can't be read.
     pub fn afs_header(&self) -> Result<Option<Vec<u8>>> {
-        let Some(value) = self.master().lookup(HEADER.as_bytes())? else { return Ok(None) };
-        Ok(Some(value.iter().map(|byte| byte as u8).collect()))
+        if let Some(value) = self.master().lookup(HEADER.as_bytes())? {
+            return Ok(Some(value.iter().map(|byte| byte as u8).collect()));
+        }
+        let Some(object) = self.header_object()? else { return Ok(None) };
+        let dn = object.reload()?;
+        let Some((len, header)) = dn.bonus().split_first_chunk() else { return Ok(None) };
+        let len = usize::from(u16::from_le_bytes(*len));
+        let corrupt = || dn.corrupt(Corrupt::Range { what: WHAT, field: "header", value: len as u64 });
+        let header = header.get(..len).ok_or_else(corrupt)?;
+        Ok((len > 0).then(|| header.to_vec()))
+    }
+
+    /// The object in whose bonus the header is.
+    pub(crate) fn header_object(&self) -> Result<Option<Dnode>> {
+        match self.master().lookup_u64(HEADER_OBJECT.as_bytes())? {
+            Some(object) => Ok(Some(self.objset().dnode(ObjNum(object))?)),
+            None => Ok(None),
+        }
     }
 
     pub(crate) fn afs_author(&self) -> Option<AfsUser> {
@@ -202,8 +240,21 @@ impl FileSystem {
         self.1.is_none_or(|caller| caller.counts)
     }
 
-    /// Makes an empty file system a volume, in the transaction that creates it.
-    pub(crate) fn mark_afs(master: &Zap, tx: &Tx) -> Result<()> {
+    /// Makes an empty file system a volume, in the transaction that creates it. `object` is for its
+    /// header.
+    pub(crate) fn mark_afs(
+        os: &Objset,
+        master: &Zap,
+        tx: &Tx,
+        (object, header): (ObjNum, &[u8]),
+    ) -> Result<()> {
+        let (kind, bonus) = (DmuType::UINT8_METADATA, header_bonus(header));
+        if bonus.is_none() {
+            master.add(tx, HEADER.as_bytes(), &Value::bytes(header))?;
+        }
+        let bonus = bonus.unwrap_or_else(|| vec![0; HEADER_BONUS]);
+        os.claim_object(tx, object, &NewObject::new(kind).with_bonus(kind, bonus))?;
+        master.add(tx, HEADER_OBJECT.as_bytes(), &Value::from(object.0))?;
         Ok(master.add(tx, MARK.as_bytes(), &Value::from(u64::from(LAYOUT)))?)
     }
 }

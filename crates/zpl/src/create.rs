@@ -5,7 +5,7 @@
 //! numbers of the root directory, of the list of unlinked files, and of the registry of system
 //! attributes.
 
-use dmu::sa::Sa;
+use dmu::sa::{SA_OBJECTS, Sa};
 use dmu::zap::{Normalization, Value, Zap};
 use dmu::{NewObject, Objset, Tx};
 use ondisk::sa::Attr;
@@ -20,6 +20,11 @@ use std::sync::Arc;
 
 /// Object of the master node (`MASTER_NODE_OBJ`).
 const MASTER_NODE_OBJ: ObjNum = ObjNum(1);
+/// The objects of an AFS volume that each opening reads. They are in the block of dnodes of the
+/// master node, as in file systems of the first releases of ZFS.
+const VOLUME_SA: ObjNum = ObjNum(2);
+const VOLUME_UNLINKED: ObjNum = ObjNum(VOLUME_SA.0 + SA_OBJECTS);
+const VOLUME_HEADER: ObjNum = ObjNum(VOLUME_UNLINKED.0 + 1);
 /// `S_IFDIR | 0755`.
 const MODE: u64 = 0o040_755;
 /// More flags of the root: ACLs are inherited automatically (`ZFS_ACL_AUTO_INHERIT`), everyone may
@@ -95,18 +100,22 @@ impl NewFileSystem {
             master.update(tx, name.as_bytes(), &word(n))?;
         }
         let sa = if self.version >= ZPL_VERSION_SA {
-            let (sa, attrs) = Sa::create(os, tx)?;
+            let (sa, attrs) = Sa::create(os, tx, self.afs.as_ref().map(|_| VOLUME_SA))?;
             master.add(tx, b"SA_ATTRS", &word(attrs.0))?;
             Some(sa)
         } else {
             None
         };
-        let unlinked = Zap::create_kind(os, tx, DmuType::UNLINKED_SET)?;
+        let unlinked = NewObject::new(DmuType::UNLINKED_SET);
+        let unlinked = match &self.afs {
+            Some(_) => Zap::create_claim(os, tx, VOLUME_UNLINKED, &unlinked, Normalization::NONE, plain)?,
+            None => Zap::create(os, tx, &unlinked, Normalization::NONE, plain)?,
+        };
         master.add(tx, b"DELETE_QUEUE", &word(unlinked.dnode().object().0))?;
         let root = self.root(os, tx, sa.as_ref())?;
         master.add(tx, b"ROOT", &word(root.0))?;
-        if self.afs.is_some() {
-            crate::FileSystem::mark_afs(&master, tx)?;
+        if let Some(afs) = &self.afs {
+            crate::FileSystem::mark_afs(os, &master, tx, (VOLUME_HEADER, &afs.header))?;
         }
         Ok(())
     }

@@ -120,8 +120,9 @@ fn fill(lease: &Lease<'_>, beside: Beside, from: impl Read, is_made: &mut bool) 
     let (id, partition) = (beside.id, &lease.volume.partition);
     let header = VolumeHeader { id, ..VolumeHeader::default() };
     let new = Stored { header, destroy_me: true, crashes: partition.crashes(), ..Stored::default() };
-    let fs = partition.create(id, &new)?;
+    partition.create(id, &new)?;
     *is_made = true;
+    let fs = partition.fs(id)?;
     let mut reader = Reader::new(Incoming { from, lease });
     let restored = restore(&fs, &mut reader, new.version_base, |restored| restored.volume.clone())?;
     let header = restored.volume;

@@ -382,7 +382,15 @@ impl Core {
         }
         drop(reserved);
         for lease in self.transactions.expired(self.idle) {
-            self.end_of(&lease.volume);
+            match lease.unmade {
+                _ if lease.is_deleted => {}
+                Some(_) => {
+                    self.table.remove_this(&lease.volume);
+                    // No other call may make it now.
+                    self.transactions.deleted(lease.id);
+                }
+                None => self.end_of(&lease.volume),
+            }
             let id = lease.id;
             drop(lease);
             let _ = self.transactions.end(id);

@@ -7,7 +7,7 @@
 //! | a volume with files of its own | the child `PARTITION/ID` |
 //! | a clone at its read-write volume's site | the snapshot `PARTITION/RWID@ID` |
 //! | a clone whose read-write volume is gone | the snapshot `PARTITION/RWID.clones-N@ID` |
-//! | the header of a volume | its master node ([`crate::volume::header`]) |
+//! | the header of a volume | an object of its own ([`crate::volume::header`]) |
 //! | the header of a clone | the property [`HEADER`] of its snapshot, in hexadecimal |
 //! | the name of a volume or clone | the property [`NAME`], for `zfs list` |
 //! | a volume that is not complete: it goes at the next start | the property [`INCOMPLETE`]: `on` |
@@ -384,20 +384,16 @@ impl Partition {
     ///
     /// # Errors
     /// [`Error::Pool`]: it exists, or the pool has no space.
-    pub fn create(&self, id: VolumeId, stored: &Stored) -> Result<FileSystem> {
+    pub fn create(&self, id: VolumeId, stored: &Stored) -> Result<()> {
         let canmount = Setting { name: "canmount".to_owned(), value: Value::Number(CANMOUNT_NOAUTO) };
+        let mark = stored.destroy_me.then(|| text(INCOMPLETE, ITSELF));
         self.run(vec![Box::new(Create {
             name: self.name(id),
-            contents: Arc::new(new_volume(now())),
-            props: vec![canmount, text(INCOMPLETE, ITSELF), shown(stored)],
+            contents: Arc::new(new_volume(now(), stored.encode()?)),
+            props: [Some(canmount), mark, Some(shown(stored))].into_iter().flatten().collect(),
             crypt: None,
             enforce_limits: true,
-        })])?;
-        let written = self.fs(id).and_then(|fs| stored.write(&fs).map(|_| fs));
-        written.inspect_err(|_| {
-            // If this fails too, the next start destroys it.
-            let _ = self.run(vec![Box::new(DestroyHead { name: self.name(id) })]);
-        })
+        })])
     }
 
     /// Sets the name that `zfs list` shows of a volume, if a header is given, and with
@@ -478,6 +474,7 @@ impl Partition {
         let dataset = self.pool.dataset(name)?;
         let policy = Policy::of(dataset.dsl()).map_err(poolhouse::Error::from)?;
         self.pool.follow_cache(dataset.dsl())?;
+        dataset.dsl().dir().let_go_of_properties();
         Ok(self.pool.open_for_writing(dataset.dsl(), Policies::new(policy))?)
     }
 

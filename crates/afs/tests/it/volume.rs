@@ -171,7 +171,7 @@ impl Rig {
         let dir = tempfile::tempdir().unwrap();
         let spa = Arc::new(new_pool(VdevShape::Single, &images(dir.path(), 1, 256 << 20)));
         let live = spa.writer().unwrap();
-        let contents = Arc::new(new_volume((1_700_000_000, 0)));
+        let contents = Arc::new(new_volume((1_700_000_000, 0), Vec::new()));
         let name = "tank/536870915".to_owned();
         live.run(Box::new(Create { name, contents, props: Vec::new(), crypt: None, enforce_limits: false }))
             .unwrap();

@@ -23,6 +23,35 @@ use ondisk::zap::ZapFlags;
 use ondisk::{ByteOrder, Corrupt, DmuType, ObjNum, SPA_OLD_MAXBLOCKSIZE};
 use std::borrow::Cow;
 
+/// Objects of the attributes of an object set: the SA master node, and the two tables it names.
+pub const SA_OBJECTS: u64 = 3;
+
+/// A table that the SA master node names.
+struct Table {
+    name: &'static [u8],
+    kind: DmuType,
+}
+
+const REGISTRY: Table = Table { name: b"REGISTRY", kind: DmuType::SA_ATTR_REGISTRATION };
+const LAYOUTS: Table = Table { name: b"LAYOUTS", kind: DmuType::SA_ATTR_LAYOUTS };
+
+/// Bytes of a block of the layouts.
+///
+/// OpenZFS has 16 KiB there, of which a few layouts use a fiftieth. Each file system reads both
+/// blocks when it is opened.
+const LAYOUTS_BLOCK: u32 = 1 << 10;
+
+/// Creates one of the tables: a micro ZAP, or a fat one for layouts, which are arrays.
+fn create_table(os: &Objset, tx: &Tx, kind: DmuType, object: Option<ObjNum>) -> Result<Zap> {
+    let spec = NewObject::new(kind);
+    let plain = ZapFlags::default();
+    match (kind, object) {
+        (DmuType::SA_ATTR_LAYOUTS, object) => Zap::create_fat(os, tx, LAYOUTS_BLOCK, kind, object),
+        (_, Some(object)) => Zap::create_claim(os, tx, object, &spec, Normalization::NONE, plain),
+        (_, None) => Zap::create(os, tx, &spec, Normalization::NONE, plain),
+    }
+}
+
 /// An attribute and its new value. `None` removes the attribute.
 pub type Change<'a> = (Attr, Option<&'a [u8]>);
 
@@ -32,35 +61,47 @@ type All<'a> = Vec<(AttrNum, Cow<'a, [u8]>)>;
 impl Sa {
     /// Creates an SA master node, in which every known attribute has its number (`SA_ATTRS`).
     ///
+    /// Its objects get the numbers that are free, or the first [`SA_OBJECTS`] from `first` on.
     /// Returns the attributes and the number of the master node, which a file system stores as
     /// `SA_ATTRS`.
     ///
     /// # Errors
     /// * The errors of [changing a ZAP](Error#changing-a-zap).
     /// * [`Error::NoObjects`]: no object number is free.
-    pub fn create(os: &Objset, tx: &Tx) -> Result<(Sa, ObjNum)> {
-        let master = Zap::create_kind(os, tx, DmuType::SA_MASTER_NODE)?;
+    /// * The errors of [`Objset::claim_object`], if there is a `first`.
+    pub fn create(os: &Objset, tx: &Tx, first: Option<ObjNum>) -> Result<(Sa, ObjNum)> {
+        let at = |index| first.map(|first| ObjNum(first.0 + index));
+        let master = create_table(os, tx, DmuType::SA_MASTER_NODE, at(0))?;
         let number = master.dnode().object();
         let sa = Sa::load(os, Some(number))?;
+        for (index, table) in [(1, &REGISTRY), (2, &LAYOUTS)] {
+            if first.is_some() {
+                sa.link(tx, &master, table, at(index))?;
+            }
+        }
         sa.register(tx, &mut sa.reg.0.write(), &[])?;
         Ok((sa, number))
     }
 
     /// The ZAP that the master node names, created if there is none (`zap_create_link`).
-    fn linked(&self, tx: &Tx, name: &[u8], kind: DmuType) -> Result<Zap> {
+    fn linked(&self, tx: &Tx, table: &Table) -> Result<Zap> {
         let Some(master) = &self.master else { return Err(Error::Fixed { objset: self.os.id() }) };
         let master = Zap::open(master)?;
-        if let Some(object) = master.lookup_u64(name)? {
-            return Zap::open(&self.os.dnode(ObjNum(object))?);
+        match master.lookup_u64(table.name)? {
+            Some(object) => Zap::open(&self.os.dnode(ObjNum(object))?),
+            None => self.link(tx, &master, table, None),
         }
-        let zap = Zap::create(&self.os, tx, &NewObject::new(kind), Normalization::NONE, ZapFlags::default())?;
-        master.add(tx, name, &Value::from(zap.dnode().object().0))?;
+    }
+
+    fn link(&self, tx: &Tx, master: &Zap, table: &Table, object: Option<ObjNum>) -> Result<Zap> {
+        let zap = create_table(&self.os, tx, table.kind, object)?;
+        master.add(tx, table.name, &Value::from(zap.dnode().object().0))?;
         Ok(zap)
     }
 
     /// Gives numbers to the ZPL's attributes and to those of `changes`, if they have none.
     fn register(&self, tx: &Tx, reg: &mut SaRegistry, changes: &[Change<'_>]) -> Result<()> {
-        let zap = self.linked(tx, b"REGISTRY", DmuType::SA_ATTR_REGISTRATION)?;
+        let zap = self.linked(tx, &REGISTRY)?;
         let mut all = reg.clone();
         for (name, value) in all.register_known(|attr| changes.iter().any(|(a, _)| *a == attr)) {
             if zap.lookup_u64(name.as_bytes())? != Some(value) {
@@ -196,7 +237,7 @@ impl Sa {
             Ok(num) => return Ok(num),
             Err(num) => num.ok_or_else(|| no_room(dn))?,
         };
-        let zap = self.linked(tx, b"LAYOUTS", DmuType::SA_ATTR_LAYOUTS)?;
+        let zap = self.linked(tx, &LAYOUTS)?;
         let words: Vec<u64> = nums.iter().map(|n| n.0.into()).collect();
         let name = num.to_string();
         zap.update(tx, name.as_bytes(), &Value::integers(2, &words))?;

@@ -83,7 +83,7 @@ proptest! {
     fn attributes_follow_a_model(ops in prop::collection::vec(op(), 1..40), slots in 1u8..4) {
         let rig = Rig::new();
         let os = rig.create(ObjsetKind::Zfs, COUNTED);
-        let (sa, master) = Sa::create(&os, &tx(1)).unwrap();
+        let (sa, master) = Sa::create(&os, &tx(1), None).unwrap();
         let spec = NewObject { slots, ..NewObject::new(DmuType::PLAIN_FILE_CONTENTS) };
         let dn = os.create_object(&tx(1), &spec.with_bonus(DmuType::SA, Vec::new())).unwrap();
         begin(&sa, &dn, 1, 1000, 100, 0);
@@ -123,7 +123,7 @@ proptest! {
 fn too_much_is_refused() {
     let rig = Rig::new();
     let os = rig.create(ObjsetKind::Zfs, COUNTED);
-    let (sa, _) = Sa::create(&os, &tx(1)).unwrap();
+    let (sa, _) = Sa::create(&os, &tx(1), None).unwrap();
     let dn = file(&os, 1);
     begin(&sa, &dn, 1, 1000, 100, 0);
     let big = vec![7; 65_000];
@@ -141,7 +141,7 @@ fn too_much_is_refused() {
 fn files_are_counted() {
     let rig = Rig::new();
     let os = rig.create(ObjsetKind::Zfs, COUNTED);
-    let (sa, _) = Sa::create(&os, &tx(1)).unwrap();
+    let (sa, _) = Sa::create(&os, &tx(1), None).unwrap();
     let files: Vec<Dnode> = (0..10).map(|_| file(&os, 1)).collect();
     for (i, dn) in files.iter().enumerate() {
         begin(&sa, dn, 1, 1000 + i as u64 % 2, 100, 0);
@@ -196,7 +196,7 @@ fn files_are_counted() {
 fn owners_that_collide() {
     let rig = Rig::new();
     let os = rig.create(ObjsetKind::Zfs, COUNTED);
-    let (sa, _) = Sa::create(&os, &tx(1)).unwrap();
+    let (sa, _) = Sa::create(&os, &tx(1), None).unwrap();
     let mut files = Vec::new();
     for name in testkit::colliding("1", 28, 300) {
         let dn = file(&os, 1);

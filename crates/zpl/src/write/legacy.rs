@@ -249,7 +249,7 @@ impl FileSystem {
         }
         let tx = w.tx(Need::growing(16 * ATTR_BYTES))?;
         let made = if version >= ZPL_VERSION_SA && !self.uses_sa() {
-            let (sa, number) = Sa::create(self.objset(), &tx)?;
+            let (sa, number) = Sa::create(self.objset(), &tx, None)?;
             self.master().update(&tx, b"SA_ATTRS", &Entry::from(number.0))?;
             Some(sa)
         } else {

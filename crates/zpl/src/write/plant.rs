@@ -23,7 +23,7 @@ use super::nfs4::AUTO_INHERIT;
 use super::remove::REMOVE_BYTES;
 use super::update::{AV_MODIFIED, Changes, NO_EXECS_DENIED, time_bytes};
 use super::{Writer, trivial};
-use crate::afs::HEADER;
+use crate::afs::{HEADER, header_bonus};
 use crate::{AfsStatus, Attr, DirCookie, Error, FileSystem, FileType, Kind, Place, Result, Time};
 use dmu::zap::{Value, Zap};
 use dmu::{Dnode, NewObject, Tx};
@@ -92,7 +92,17 @@ impl FileSystem {
         assert!(header.len() <= AFS_HEADER_MAX, "a header fits into an entry of the master node");
         // It replaces one of about the same length, also before a file is removed from a full pool.
         let tx = self.writer()?.tx(Need::netfree(2 * AFS_HEADER_MAX as u64))?;
-        self.master().update(&tx, HEADER.as_bytes(), &Value::bytes(header))?;
+        let (master, entry) = (self.master(), HEADER.as_bytes());
+        let place = self.header_object()?.zip(header_bonus(header));
+        match place {
+            Some((object, bonus)) => {
+                object.set_bonus(&tx, DmuType::UINT8_METADATA, &bonus)?;
+                if master.lookup(entry)?.is_some() {
+                    master.remove(&tx, entry)?;
+                }
+            }
+            None => master.update(&tx, entry, &Value::bytes(header))?,
+        }
         Ok(tx.txg())
     }
 

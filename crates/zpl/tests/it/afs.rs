@@ -1,8 +1,9 @@
 //! The status that a volume of an AFS cell keeps with each file.
 
 use crate::rig::Rig;
-use ondisk::ObjNum;
+use dmu::zap::Zap;
 use ondisk::sa::Attr;
+use ondisk::{DmuType, ObjNum};
 use zpl::{
     AfsRoot, AfsStatus, Error, FileSystem, Kind, NewFile, NewFileSystem, Place, Policy, Rename, SetAttr,
 };
@@ -11,7 +12,7 @@ const ROOT: ObjNum = ObjNum(257);
 
 fn volume() -> Rig {
     let status = AfsStatus { author: 7, access_list: b"an access list".to_vec(), ..AfsStatus::default() };
-    let afs = Some(AfsRoot { object: ROOT, generation: 1, status });
+    let afs = Some(AfsRoot { object: ROOT, generation: 1, status, header: Vec::new() });
     Rig::with(&NewFileSystem { afs, ..NewFileSystem::new((1_000_000, 0)) }, Policy::default())
 }
 
@@ -145,4 +146,56 @@ fn malformed() {
     assert!(AfsStatus::decode(&raw[..23]).is_err());
     assert!(AfsStatus::decode(&[raw.clone(), vec![0; 600]].concat()).is_err());
     assert!(AfsStatus::decode(&[&[2], &raw[1..]].concat()).is_err());
+}
+
+/// Goal: the header of a volume is found again, whether its object has a place for it or not. A
+/// short one costs no block of its own: all that an opening reads is in the first dnodes, and the
+/// master node stays a micro ZAP.
+#[test]
+fn headers() {
+    let mut rig = volume();
+    assert_eq!(rig.fs.afs_header().unwrap(), None);
+    let kind = |fs: &FileSystem, object| {
+        let dn = fs.objset().dnode(ObjNum(object)).unwrap();
+        let is_fat = Zap::open(&dn).is_ok_and(|zap| zap.dnode().phys().datablksz >= 16 << 10);
+        (dn.kind(), is_fat)
+    };
+    for (len, is_long) in [(1, false), (318, false), (319, true), (4096, true), (200, false)] {
+        let header: Vec<u8> = (0..len).map(|at: usize| (at % 251) as u8 + 1).collect();
+        rig.fs.set_afs_header(&header).unwrap();
+        assert_eq!(rig.fs.afs_header().unwrap().as_ref(), Some(&header), "{len} bytes");
+        rig = rig.again(Policy::default());
+        assert_eq!(rig.fs.afs_header().unwrap().as_ref(), Some(&header), "{len} bytes, after an import");
+        let is_fat = kind(&rig.fs, 1) == (DmuType::MASTER_NODE, true);
+        assert!(is_fat || !is_long, "{len} bytes");
+        assert!(is_long || len == 200 || !is_fat, "{len} bytes");
+    }
+    let kinds: Vec<DmuType> = (1..7).map(|object| kind(&rig.fs, object).0).collect();
+    let expected = [
+        DmuType::MASTER_NODE,
+        DmuType::SA_MASTER_NODE,
+        DmuType::SA_ATTR_REGISTRATION,
+        DmuType::SA_ATTR_LAYOUTS,
+        DmuType::UNLINKED_SET,
+        DmuType::UINT8_METADATA,
+    ];
+    assert_eq!(kinds, expected);
+}
+
+/// Goal: a volume whose header has no object of its own, as former releases made them, keeps its
+/// header in the master node.
+#[test]
+fn headers_of_former_releases() {
+    let rig = volume();
+    let master = Zap::open(&rig.fs.objset().dnode(ObjNum(1)).unwrap()).unwrap();
+    let hold = rig.pool.live().tx(0).unwrap();
+    master.remove(&hold, b"POOLHOUSE_AFS_HEADER_OBJECT").unwrap();
+    drop(hold);
+    assert_eq!(rig.fs.afs_header().unwrap(), None);
+    rig.fs.set_afs_header(b"a header").unwrap();
+    assert_eq!(rig.fs.afs_header().unwrap().unwrap(), b"a header");
+    assert!(master.lookup(b"POOLHOUSE_AFS_HEADER").unwrap().is_some());
+    drop(master);
+    let rig = rig.again(Policy::default());
+    assert_eq!(rig.fs.afs_header().unwrap().unwrap(), b"a header");
 }

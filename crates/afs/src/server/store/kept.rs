@@ -478,7 +478,7 @@ pub(super) mod tests {
             pool.create_filesystem("cell/vicepa").unwrap();
             let partition = Partition::begin(PartitionId(0), pool.clone(), "cell/vicepa").unwrap();
             for id in ids {
-                drop(partition.create(VolumeId(id), &stored(id)).unwrap());
+                partition.create(VolumeId(id), &stored(id)).unwrap();
                 partition.finish(VolumeId(id), None, true).unwrap();
             }
             let list = partition.list().unwrap();
@@ -531,7 +531,7 @@ pub(super) mod tests {
         assert!(partition.destroy(VolumeId(100)).unwrap().is_some());
         assert_eq!(rig.found(), 31);
         // A volume that is not complete is read each time.
-        drop(partition.create(VolumeId(3200), &stored(3200)).unwrap());
+        partition.create(VolumeId(3200), &Stored { destroy_me: true, ..stored(3200) }).unwrap();
         assert_eq!((rig.found(), rig.found()), (31, 31));
         assert!(rig.to_read().unwrap().contains(&Head::of(VolumeId(3200))));
         let contents = partition.contents_by(&rig.list).unwrap();

@@ -1,9 +1,13 @@
 //! Making, changing and deleting volumes.
 
+use std::sync::Arc;
+
+use super::transactions::Lease;
 use super::{Outcome, VolumeServer, failed, is_incomplete};
 use crate::calls::volserver::{CreateReply, attach, volume_flag};
 use crate::dump::VolumeHeader;
 use crate::errors::{errno, volser, volume as code};
+use crate::server::Error;
 use crate::server::header::Service as State;
 use crate::server::header::Stored;
 use crate::server::now;
@@ -71,24 +75,42 @@ impl VolumeServer {
         };
         let volume = self.core.table.add(&partition, Found::Dataset(id)).ok_or(code::VVOLEXISTS)?;
         volume.set_service(State::Offline);
-        let transaction = self.core.transactions.begin(std::sync::Arc::clone(&volume), attach::CREATE);
-        let made = transaction.and_then(|transaction| {
-            let made = volume.exclusively(|| partition.create(id, &stored).map(drop));
-            made.map_err(|error| {
-                let _ = self.core.transactions.end(transaction.id);
-                failed(&volume, &error)
-            })?;
-            self.note_change(&transaction);
-            Ok(transaction.id)
-        });
-        if made.is_err() {
-            self.core.table.remove(id);
+        let transaction = self.core.transactions.begin(Arc::clone(&volume), attach::CREATE);
+        let begun = transaction.inspect_err(|_| self.core.table.remove_this(&volume))?;
+        if !self.core.partition(partition.id).is_some_and(|served| Arc::ptr_eq(&served, &partition)) {
+            // It ended before the transaction began.
+            let _ = self.core.transactions.end(begun.id);
+            self.core.table.remove_this(&volume);
+            return Err(volser::VOLSERILLEGAL_PARTITION);
         }
-        Ok(CreateReply { volume: id, transaction: made? })
+        self.core.transactions.update(begun.id, |found| found.unmade = Some(Box::new(stored)));
+        self.note_change(&begun);
+        Ok(CreateReply { volume: id, transaction: begun.id })
+    }
+
+    /// Makes the volume of a transaction that does not exist yet, with this header.
+    pub(super) fn make(&self, lease: &Lease<'_>, stored: &Stored) -> Outcome<()> {
+        let (id, volume) = (lease.volume.id, &lease.volume);
+        let made = volume.exclusively(|| match lease.has_ended() {
+            // Its partition was forced out.
+            true => Err(Error::Ended { partition: volume.partition.id }),
+            false => volume.partition.create(id, stored),
+        });
+        made.map_err(|error| failed(volume, &error))?;
+        self.core.transactions.update(lease.id, |found| {
+            // It is on disk.
+            (found.unmade, found.has_changed) = (None, false);
+        });
+        Ok(())
     }
 
     pub(super) fn delete(&self, transaction: i32) -> Outcome<()> {
-        let lease = self.lease(transaction, "DeleteVolume")?;
+        let lease = self.lease_unmade(transaction, "DeleteVolume")?;
+        if lease.unmade.is_some() {
+            self.core.table.remove_this(&lease.volume);
+            self.core.transactions.deleted(transaction);
+            return Ok(());
+        }
         let destroyed = self.core.destroy(&lease.volume);
         destroyed.map_err(|error| failed(&lease.volume, &error))?;
         self.core.transactions.deleted(transaction);
@@ -103,10 +125,16 @@ impl VolumeServer {
 
     /// Changes the header of a transaction's volume. The end of the transaction waits until the
     /// change is on disk.
-    fn change(&self, transaction: i32, call: &'static str, change: impl FnOnce(&mut Stored)) -> Outcome<()> {
-        let lease = self.lease(transaction, call)?;
+    fn change(&self, transaction: i32, call: &'static str, change: impl Fn(&mut Stored)) -> Outcome<()> {
+        let lease = self.lease_unmade(transaction, call)?;
         if lease.attach & attach::READ_ONLY != 0 && lease.attach & attach::CREATE == 0 {
             return Err(errno::EROFS);
+        }
+        if lease.unmade.is_some() {
+            self.core.transactions.update(transaction, |found| {
+                found.unmade.iter_mut().for_each(|stored| change(stored));
+            });
+            return Ok(());
         }
         let open = self.open(&lease)?;
         // An earlier change may have failed.
@@ -128,15 +156,27 @@ impl VolumeServer {
     }
 
     pub(super) fn set_flags(&self, transaction: i32, flags: i32) -> Outcome<()> {
-        self.change(transaction, "SetFlags", |stored| {
+        let change = |stored: &mut Stored| {
             stored.destroy_me = is_incomplete(flags);
             stored.header.in_service = flags & volume_flag::OUT_OF_SERVICE == 0;
-        })?;
+        };
+        let lease = self.lease_unmade(transaction, "SetFlags")?;
+        if let Some(unmade) = &lease.unmade
+            && !is_incomplete(flags)
+        {
+            let mut stored = unmade.clone();
+            change(&mut stored);
+            self.make(&lease, &stored)?;
+            self.core.transactions.update(transaction, |found| found.flags = flags);
+            return Ok(());
+        }
+        drop(lease);
+        self.change(transaction, "SetFlags", change)?;
         self.core.transactions.update(transaction, |found| found.flags = flags);
-        let lease = self.lease(transaction, "SetFlags")?;
         if is_incomplete(flags) {
             return Ok(());
         }
+        let lease = self.lease(transaction, "SetFlags")?;
         // With this `vos` takes a volume for complete, and may change the database at once.
         lease.volume.write_out(true).map_err(|error| failed(&lease.volume, &error))
     }

@@ -212,7 +212,17 @@ impl VolumeServer {
         })
     }
 
+    /// Uses a transaction for a call. Its volume exists.
     fn lease(&self, transaction: i32, call: &'static str) -> Outcome<Lease<'_>> {
+        let lease = self.lease_unmade(transaction, call)?;
+        if let Some(stored) = &lease.unmade {
+            self.make(&lease, stored)?;
+        }
+        Ok(lease)
+    }
+
+    /// Uses a transaction for a call. Its volume may not exist yet.
+    fn lease_unmade(&self, transaction: i32, call: &'static str) -> Outcome<Lease<'_>> {
         let lease = self.core.transactions.lease(transaction, call)?;
         name_volume(lease.volume.id);
         Ok(lease)
@@ -262,6 +272,7 @@ impl VolumeServer {
     }
 
     fn end(&self, id: i32) -> Outcome<i32> {
+        self.end_unmade(id);
         let ended: Transaction = self.core.transactions.end(id)?;
         if ended.is_deleted {
             return Ok(0);
@@ -286,6 +297,17 @@ impl VolumeServer {
             volume.callbacks.volume_changed();
         }
         durable.map_err(|error| failed(volume, &error)).map(|()| 0)
+    }
+
+    /// At the end of a transaction that did not complete its new volume: OpenAFS leaves that until
+    /// its next start. So the volume is made, as one to be destroyed then, if it can be.
+    fn end_unmade(&self, transaction: i32) {
+        let Ok(lease) = self.lease_unmade(transaction, "EndTrans") else { return };
+        let Some(stored) = &lease.unmade else { return };
+        if self.make(&lease, stored).is_err() {
+            self.core.table.remove_this(&lease.volume);
+            self.core.transactions.deleted(transaction);
+        }
     }
 
     /// The files of a transaction's volume.

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use crate::errors::{errno, volser};
+use crate::server::header::Stored;
 use crate::server::now;
 use crate::server::volume::Volume;
 use crate::types::{Date, VolumeId};
@@ -37,6 +38,11 @@ pub struct Transaction {
     pub attach: i32,
     /// Flags of the volume, as SetFlags set them.
     pub flags: i32,
+    /// The header of a volume that does not exist yet: [`VolumeServer`] makes it in the call that
+    /// needs it, or completes it.
+    ///
+    /// [`VolumeServer`]: super::VolumeServer
+    pub unmade: Option<Box<Stored>>,
     /// The volume was deleted in it.
     pub is_deleted: bool,
     /// The volume changed in it, so its end waits until that is on disk.
@@ -132,6 +138,7 @@ impl Transactions {
             volume,
             attach,
             flags: 0,
+            unmade: None,
             is_deleted: false,
             has_changed: false,
             has_new_contents: false,
@@ -160,7 +167,7 @@ impl Transactions {
     pub fn deleted(&self, id: i32) {
         let all = &mut *self.all.lock();
         if let Some(transaction) = all.transactions.get_mut(&id) {
-            transaction.is_deleted = true;
+            (transaction.is_deleted, transaction.unmade) = (true, None);
             all.taken.remove(&transaction.volume.id);
         }
     }

@@ -280,6 +280,9 @@ fn transactions_time_out() {
     rig.volume(VOLUME, "v");
     operator.begin(VOLUME, attach::OFFLINE).unwrap();
     operator.create(OTHER, "half").unwrap();
+    let made = VolumeId(OTHER.0 + 10);
+    let transaction = operator.create(made, "made").unwrap();
+    operator.call(volserver::Call::GetName { transaction }).unwrap();
     let until = |done: &dyn Fn(&Client) -> bool| {
         let begun = Instant::now();
         while !done(&client) {
@@ -288,6 +291,8 @@ fn transactions_time_out() {
         }
     };
     until(&|client| client.status(root(VOLUME)).is_ok());
-    until(&|client| client.status(root(OTHER)).err() == Some(code::VNOVOL));
-    until(&|_| operator.begin(OTHER, attach::OFFLINE).err() == Some(code::VNOVOL));
+    for volume in [OTHER, made] {
+        until(&|client| client.status(root(volume)).err() == Some(code::VNOVOL));
+        until(&|_| operator.begin(volume, attach::OFFLINE).err() == Some(code::VNOVOL));
+    }
 }
