@@ -33,6 +33,8 @@ pub(super) struct Call {
     pub(super) receiver: Receiver,
     pub(super) sender: Sender,
     pub(super) program: Program,
+    /// When it was made.
+    pub(super) begun: Time,
     /// When a packet of the call arrived.
     pub(super) heard: Time,
     /// When data arrived.
@@ -63,6 +65,7 @@ impl Call {
             receiver: Receiver::new(config.receive_window, client),
             sender: Sender::new(initial, peer, config.send_window),
             program: Program::Waiting,
+            begun: now,
             heard: now,
             progress: now,
             pinged: now,
@@ -122,7 +125,9 @@ impl Call {
             .then(|| self.heard.max(self.pinged).after(config.ping).min(self.heard.after(config.dead)));
         let idle = self.is_incomplete(proved).then(|| self.progress.after(config.idle_call));
         let patience = if client { None } else { self.patience.ends() };
-        [self.sender.timer(), self.receiver.timer(), ping, idle, patience].into_iter().flatten().min()
+        let first = self.receiver.lacks_first() && !client;
+        let first = first.then(|| self.begun.after(config.first));
+        [self.sender.timer(), self.receiver.timer(), ping, idle, patience, first].into_iter().flatten().min()
     }
 }
 

@@ -16,7 +16,7 @@ use crate::{Error, Result};
 /// Most bytes that a program can wait for at once: half of those for which the sender is stopped.
 pub const WANTED_MOST: usize = super::receive::FULL / 2;
 /// How often an abort is repeated for late packets of its call.
-const ABORTS: u8 = 8;
+pub(super) const ABORTS: u8 = 8;
 /// The congestion window of a client's first call.
 const INITIAL: u32 = 16;
 
