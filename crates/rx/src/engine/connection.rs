@@ -3,6 +3,7 @@
 use std::net::SocketAddrV4;
 use std::sync::Arc;
 
+use super::output::FULL;
 use super::patience::{Patience, Peer};
 use super::receive::{PACKET, Receiver};
 use super::send::Sender;
@@ -46,8 +47,10 @@ pub(super) struct Call {
     pub(super) noticed: bool,
     /// How many bytes the program waits for.
     pub(super) wanted: usize,
-    /// The program waits for room to write: until fewer bytes than these wait to be sent.
-    pub(super) stopped: Option<usize>,
+    /// The program waits for room to write.
+    pub(super) stopped: bool,
+    /// It goes on when fewer bytes than these wait to be sent.
+    pub(super) goes_on_below: usize,
     pub(super) patience: Patience,
 }
 
@@ -72,7 +75,8 @@ impl Call {
             user_status: 0,
             noticed: false,
             wanted: 1,
-            stopped: None,
+            stopped: false,
+            goes_on_below: FULL,
             patience: Patience::new(now, config.patience),
         }
     }
