@@ -215,3 +215,71 @@ fn waiting_when_it_goes_on(is_stream: bool, below: usize) -> usize {
     assert!(send(&mut server, FULL - waits - 1));
     waits
 }
+
+/// An acknowledgement of all packets before one.
+fn up_to(first: u32) -> Vec<u8> {
+    let (reason, previous) = (Reason::IDLE, first - 1);
+    let ack = Ack { first, previous, serial: 0, reason, states: &[], max_mtu: None, window: None };
+    ack.encode(&Trailer { max_mtu: 1444, if_mtu: 1444, window: 32, jumbo: 1 })
+}
+
+/// Goal: a host is charged with the whole blocks that its replies keep in memory, each once, until
+/// the last byte of a block is acknowledged.
+#[test]
+fn replies_are_charged_with_whole_blocks() {
+    let mut server = acquainted(Config::default());
+    request(&mut server, Time(2), 2);
+    let [Event::Start(id)] = events(&mut server)[..] else { panic!("no call") };
+    let block: crate::block::Block = Arc::new(vec![1u8; 1 << 20]);
+    let mut rest = Slice::new(block, 9..9 + 3 * BYTES);
+    let own = Slice::from(vec![2; 3 * BYTES + 7]);
+    server.send(id, [rest.take(BYTES + 1), rest.take(50), rest, own], true).unwrap();
+    server.finish(id);
+    sent(&mut server, Time(3));
+    let (whole, own) = (1 << 20, 3 * BYTES + 7);
+    for (first, charge) in [(1, whole + own), (3, whole + own), (4, own), (7, own), (8, 0)] {
+        let mut body = up_to(first);
+        server.receive(Time(3), CLIENT, &packet(2, 0, Flags::default(), Kind::Ack), &mut body);
+        assert_eq!(server.reply_bytes(), charge, "{first}");
+        assert_eq!(server.unacknowledged(id), (6 * BYTES + 7).saturating_sub((first as usize - 1) * BYTES));
+    }
+}
+
+/// Goal: whatever parts a reply has, and however its packets are acknowledged, what it is charged
+/// with is at least what it holds, and nothing at the end.
+#[test]
+fn charges_end_with_the_reply() {
+    for seed in 0..50usize {
+        let mut server = acquainted(Config::default());
+        request(&mut server, Time(2), 2);
+        let [Event::Start(id)] = events(&mut server)[..] else { panic!("no call") };
+        let mut random = seed as u64 * 2 + 1;
+        let mut dice = |sides: usize| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (random >> 33) as usize % sides
+        };
+        let blocks: [crate::block::Block; 2] = [Arc::new(vec![1u8; 50_000]), Arc::new(vec![2u8; 5_000])];
+        let mut left = 40;
+        let mut acked = 1;
+        loop {
+            if left > 0 {
+                let block = &blocks[dice(2)];
+                let (one, other) = (dice(5_001), dice(5_001));
+                let part = Slice::new(Arc::clone(block), one.min(other)..one.max(other));
+                left -= 1;
+                server.send(id, [part], left == 0).unwrap();
+            }
+            for (header, _) in sent(&mut server, Time(3)) {
+                acked = if header.kind == Kind::Data { header.seq + 1 } else { acked };
+            }
+            assert!(server.reply_bytes() >= server.unacknowledged(id));
+            if left == 0 && server.unacknowledged(id) == 0 {
+                break;
+            }
+            let first = acked - dice(2).min(acked as usize - 1) as u32;
+            let mut body = up_to(first);
+            server.receive(Time(3), CLIENT, &packet(2, 0, Flags::default(), Kind::Ack), &mut body);
+        }
+        assert_eq!(server.reply_bytes(), 0);
+    }
+}
