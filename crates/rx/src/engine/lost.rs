@@ -9,12 +9,14 @@
 //! An abort must not end a new call whose first packets are lost or late. So there is one only for
 //! what no new call sends:
 //!
-//! | packet | why it is of an old call |
+//! | packet | why no new call sends it |
 //! |---|---|
-//! | data of a client, beyond the window that a new call has | nothing of the call was acknowledged here |
-//! | data of a client, without the first packet for [`Config::first`](super::Config::first) | a new call repeats its first packet, of which it is told that it is missing |
-//! | acknowledgement of a client that has part of a reply | this program sent no reply |
-//! | data or acknowledgement of a server, of an unknown connection | this program knows its own connections |
+//! | data of a client, beyond the first window | nothing of the call was acknowledged here |
+//! | data of a client, without packet 1 for [`Config::first`] | a new call repeats packet 1 |
+//! | acknowledgement of a client that has part of a reply | nothing was replied here |
+//! | data or acknowledgement of a server | this program knows its own connections |
+//!
+//! [`Config::first`]: super::Config::first
 //!
 //! A ping of a client that has no part of a reply gets no answer. Its request may have been lost.
 //! Or it was executed before the crash, and the client should not believe that it may repeat it.

@@ -283,3 +283,17 @@ fn charges_end_with_the_reply() {
         assert_eq!(server.reply_bytes(), 0);
     }
 }
+
+/// Goal: a request that its reply acknowledges is charged no more.
+#[test]
+fn a_reply_ends_the_charge_of_a_request() {
+    let mut client = engine(Config::default());
+    let connection = client.connect(Time(1), SERVER, SERVICE, &Null).unwrap();
+    let id = client.start(Time(1), connection).unwrap().unwrap();
+    client.send(id, [Slice::from(vec![1; 3 * BYTES])], true).unwrap();
+    let request = sent(&mut client, Time(1)).remove(0).0;
+    assert_eq!(client.reply_bytes(), 3 * BYTES);
+    let reply = Header { flags: Flags::default(), ..request };
+    client.receive(Time(2), SERVER, &reply, &mut [0; 8]);
+    assert_eq!((client.reply_bytes(), client.unacknowledged(id)), (0, 0));
+}
