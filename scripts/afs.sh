@@ -36,7 +36,7 @@ cd "$(dirname "$0")/.."
 
 quick=(probes verbs verbs-same mixed blocks dumps afsio tree git archives model many names quota big
   writers dead-client restart crash adopt pool)
-long=(model-long sparse pjdfstest fsx stress crash-long soak kafs)
+long=(model-long sparse pjdfstest fsx stress crash-long transfers soak kafs)
 
 checks=("${quick[@]}") daemon=''
 while [[ ${1:-} == --* ]]; do

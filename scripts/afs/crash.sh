@@ -109,6 +109,54 @@ crash_rounds() { # COUNT SECONDS
 check_crash() { crash_rounds 2 13; }
 check_crash_long() { limit=1200 crash_rounds 20 17; }
 
+# Kills our server on host 2 amid a command of vos, and starts it again. The command must fail within
+# MOST seconds.
+killed_amid() { # MOST DELAY VOS-ARGUMENT...
+  local most=$1 delay=$2 begun pid took
+  shift 2
+  limit=700 on 1 vos "$@" -localauth >"$work/amid" 2>&1 &
+  pid=$!
+  sleep "$delay"
+  kill -0 $pid 2>/dev/null || expected "vos $1 to go on for $delay s"
+  kill_ours 2
+  begun=$SECONDS
+  start_ours 2 || expected "our server to start after a crash"
+  ! wait $pid || expected "an error of vos $1"
+  took=$((SECONDS - begun))
+  echo "vos $*: failed after $took s"
+  tail -n 3 "$work/amid"
+  [ $took -le "$most" ] || expected "vos $1 to fail within $most s, not $took"
+}
+
+# Waits until OpenAFS's volume server has no transaction.
+idle_theirs() { # MOST
+  local begun=$SECONDS
+  until on 1 vos status $theirs -localauth | grep -q 'No active transactions'; do
+    [ $((SECONDS - begun)) -le "$1" ] || expected "no transactions of OpenAFS's server after $1 s"
+    sleep 1
+  done
+  echo "OpenAFS's volume server has no transactions after $((SECONDS - begun)) s"
+}
+
+# Goal: a peer of a server that was killed amid a transfer, and started again, learns that. It would
+# wait for its dead time: 600 s for vos, 420 s for OpenAFS's volume server. A peer that sends learns
+# it at once, if only by the closed port. One that receives learns it by its next ping, after a third
+# of that time at most.
+check_transfers() {
+  make_volume w.ours $ours
+  # shellcheck disable=SC2016
+  client 1 sh -c 'for i in 1 2 3 4; do head -c 100000000 /dev/zero >"$AFS:w.ours/big$i"; done' || expected "files"
+  vos dump w.ours -file "$work/transfers.dump"
+  killed_amid 20 0.5 restore $ours a r.ours -file "$work/transfers.dump"
+  vos restore $theirs a w.theirs -file "$work/transfers.dump"
+  killed_amid 20 1 copy w.theirs $theirs a c.ours $ours a
+  idle_theirs 20
+  # Ours sends. vos, which waits for the end of that, can't know whether it happened.
+  killed_amid 120 1 copy w.ours $ours a c.theirs $theirs a
+  idle_theirs 145
+  killed_amid 205 0.5 dump w.ours -file "$work/amid.dump"
+}
+
 # Ends the check unless the pools of our servers are whole. They are exported, and imported again. The
 # judge is ZDB, OpenZFS's zdb if scripts/oracle-tools.sh has unpacked it, or else our own zdb.
 check_pools() {

@@ -5,8 +5,8 @@ A soak of a cell of three servers, of which hosts 2 and 3 are ours. Seeded steps
 files, and ours are killed now and then, also amid a step. All copies of all volumes must be what a
 model says. scripts/afs/lib.sh runs it on host 1 of a cell.
 
-Each line on standard output is a request: `restart HOST`. A line on standard input answers it. The
-log goes to standard error.
+Each line on standard output is a request: `restart HOST`, or `files 1` for OpenAFS's file server. A
+line on standard input answers it. The log goes to standard error.
 """
 import argparse
 import copy
@@ -144,6 +144,9 @@ class Soak:
         log(step.text(self.plan.volumes))
         self.counts[step.verb] = self.counts.get(step.verb, 0) + 1
         self.at_once.clear()
+        one = self.plan.volumes.get(step.volume)
+        if one and 1 in {step.host, one.site, *one.replicas}:
+            self.cell.close_stale(one.name)
         if not step.kill:
             if step.files and step.verb != "files":
                 self.beside(step)

@@ -2,7 +2,7 @@
 # shellcheck shell=bash
 
 # Runs the driver on host 1, and starts servers anew when it asks for that: ours, which it has
-# killed, or OpenAFS's volume server.
+# killed, or one of OpenAFS's.
 soak() { # ARGUMENT OF soak.py...
   local verb h pid
   build_load "$work/soak-client" scripts/afs/soak.c || return 77
@@ -12,8 +12,12 @@ soak() { # ARGUMENT OF soak.py...
   pid=$DRIVER_PID
   exec 8<&"${DRIVER[0]}" 9>&"${DRIVER[1]}"
   while read -r verb h <&8; do
-    [ "$verb" = restart ] || { echo "the driver asks for $verb" >&2; break; }
-    if [ "$h" = 1 ]; then
+    if [ "$verb" = files ]; then
+      "$cell" stop "$h" dafileserver && "$cell" start "$h" dafileserver >&2
+    elif [ "$verb" != restart ]; then
+      echo "the driver asks for $verb" >&2
+      break
+    elif [ "$h" = 1 ]; then
       # As bosserver would.
       "$cell" stop 1 davolserver && "$cell" start 1 davolserver >&2
     else

@@ -17,6 +17,10 @@ PATIENCE = 120
 LOSS = 40
 
 
+# The digits of OpenAFS's names of files, in which numbers of volumes are.
+DIGITS = "+=0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+
+
 class Wrong(Exception):
     """The cell is not what the model says."""
 
@@ -250,6 +254,32 @@ class Cell:
         print(f"restart {host}", flush=True)
         if sys.stdin.readline().strip() != "ok":
             raise Wrong(f"expected the server of host {host} to start")
+
+    def stale(self):
+        """The numbers of volumes whose special files are deleted, and still open in OpenAFS's file
+        server."""
+        with open(f"{self.state}/h1/run/dafileserver.pid", encoding="utf-8") as file:
+            folder = f"/proc/{int(file.read())}/fd"
+        found = set()
+        for name in os.listdir(folder):
+            try:
+                path = os.readlink(f"{folder}/{name}")
+            except OSError:
+                continue
+            file = re.fullmatch(r".*/AFSIDat/[^/]+/([^/]+)/special/\S+ \(deleted\)", path)
+            if file:
+                found.add(sum(DIGITS.index(digit) << 6 * at for at, digit in enumerate(file[1])))
+        return found
+
+    def close_stale(self, name):
+        """OpenAFS's file server may keep special files of a volume open that has left it. If the
+        volume returns, it reads their old contents, and has the volume salvaged again and again."""
+        stale = self.stale()
+        if stale and stale.intersection((self.entry(name) or [{}])[0].values()):
+            log(f"OpenAFS's file server is started anew: it holds deleted files of {name}")
+            print("files 1", flush=True)
+            if sys.stdin.readline().strip() != "ok":
+                raise Wrong("expected OpenAFS's file server to start")
 
     def entry(self, name):
         """The numbers of a volume by type, and its sites by type, in the database. None: no

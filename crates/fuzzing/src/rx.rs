@@ -107,10 +107,19 @@ fn engine() -> Engine {
 }
 
 /// Answers what the engine reports, as a program would.
-fn serve(engine: &mut Engine, choice: u8) {
+fn serve(engine: &mut Engine, now: Time, choice: u8) {
     while let Some(event) = engine.event() {
         match event {
             Event::Start(id) | Event::Readable(id) => {
+                // Of a call that was not ended, it wants more than there is, or what there may be.
+                if choice & 32 == 32 && matches!(event, Event::Start(_)) {
+                    let has = engine.want(now, id, usize::from(choice) << 10);
+                    assert!(has.is_ok_and(|has| !has || engine.timer().is_some()));
+                    continue;
+                }
+                if choice & 64 == 64 {
+                    engine.will_stream(id);
+                }
                 let Ok(read) = engine.take(id) else { continue };
                 if read.done || choice & 1 == 1 {
                     let reply = vec![choice; usize::from(choice) * 100];
@@ -169,7 +178,7 @@ pub fn conversation(mut data: &[u8]) {
             engine.receive(now, from, &header, &mut body.to_vec());
         }
         engine.tick(now);
-        serve(&mut engine, *choice);
+        serve(&mut engine, now, *choice);
         engine.transmit(now, &mut out);
         if *choice & 16 == 16
             && let Some(answer) = out.first()

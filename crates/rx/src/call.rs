@@ -25,8 +25,6 @@ pub struct Call {
     done: bool,
     ended: bool,
     deadline: Option<Instant>,
-    /// It writes a long stream.
-    streams: bool,
 }
 
 impl Call {
@@ -51,7 +49,6 @@ impl Call {
             done,
             ended: false,
             deadline: None,
-            streams: false,
         }
     }
 
@@ -144,7 +141,7 @@ impl Call {
         }
         let shard = Arc::clone(&self.shard);
         let mut state = shard.lock();
-        while !state.engine.want(self.id, least).map_err(|_| self.error())? {
+        while !state.engine.want(shard.now(), self.id, least).map_err(|_| self.error())? {
             if self.waiter.failed().is_some() {
                 return Err(self.error());
             }
@@ -198,7 +195,7 @@ impl Call {
     /// Says that a long stream will be written. A write that waits then does so until half of what
     /// may be under way has left: it costs fewer wake-ups, and holds the thread for longer.
     pub fn will_stream(&mut self) {
-        self.streams = true;
+        self.shard.lock().engine.will_stream(self.id);
     }
 
     /// Sends bytes. Waits while too many bytes are under way.
@@ -228,19 +225,11 @@ impl Call {
     fn push(&mut self, parts: Vec<Slice>, last: bool) -> Result<()> {
         let shard = Arc::clone(&self.shard);
         let mut state = shard.lock();
-        let sent = match self.streams && !last {
-            true => state.engine.stream(self.id, parts),
-            false => state.engine.send(self.id, parts, last),
-        };
-        let mut room = sent.map_err(|_| self.error())?;
+        let mut room = state.engine.send(self.id, parts, last).map_err(|_| self.error())?;
         shard.settle(state, &mut self.outbox);
         while !room && !last {
             let mut state = shard.lock();
-            let more = match self.streams {
-                true => state.engine.stream(self.id, []),
-                false => state.engine.send(self.id, [], false),
-            };
-            room = more.map_err(|_| self.error())?;
+            room = state.engine.send(self.id, [], false).map_err(|_| self.error())?;
             if !room && !shard.wait(&mut state, &self.waiter, self.deadline) {
                 return Err(Error::Deadline);
             }

@@ -31,7 +31,6 @@ pub mod code;
 pub mod endpoint;
 pub mod engine;
 pub mod error;
-mod limit;
 pub mod net;
 pub mod packet;
 pub mod security;

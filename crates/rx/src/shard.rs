@@ -21,6 +21,7 @@
 //! the connection.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
 use std::net::{SocketAddrV4, UdpSocket};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
@@ -32,8 +33,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags};
 
 use crate::block::Slice;
 use crate::code;
-use crate::engine::{Arrived, CallId, Counts, Engine, Event, Info, Time};
-use crate::limit::Limiter;
+use crate::engine::{Arrived, CallId, Counts, Engine, Event, Info, Limiter, Time};
 use crate::net::{Inbox, Outbox, WAIT};
 use crate::packet::{Flags, HEADER, Header, Kind};
 use crate::stats::Stats;
@@ -515,7 +515,7 @@ impl Receiver {
             full: false,
             late: false,
             busy: false,
-            questions: Limiter::new(QUESTIONS.0, QUESTIONS.1),
+            questions: Limiter::new(RandomState::new().hash_one(0), QUESTIONS.0, QUESTIONS.1),
             gather: *GATHER.start(),
             flows: 0,
         }

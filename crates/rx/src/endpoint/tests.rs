@@ -1,5 +1,7 @@
 //! Endpoints that call each other over the loopback interface.
 
+mod gathers;
+
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};

@@ -3,6 +3,7 @@
 use std::net::SocketAddrV4;
 use std::sync::Arc;
 
+use super::output::FULL;
 use super::patience::{Patience, Peer};
 use super::receive::{PACKET, Receiver};
 use super::send::Sender;
@@ -33,6 +34,8 @@ pub(super) struct Call {
     pub(super) receiver: Receiver,
     pub(super) sender: Sender,
     pub(super) program: Program,
+    /// When it was made.
+    pub(super) begun: Time,
     /// When a packet of the call arrived.
     pub(super) heard: Time,
     /// When data arrived.
@@ -44,8 +47,10 @@ pub(super) struct Call {
     pub(super) noticed: bool,
     /// How many bytes the program waits for.
     pub(super) wanted: usize,
-    /// The program waits for room to write: until fewer bytes than these wait to be sent.
-    pub(super) stopped: Option<usize>,
+    /// The program waits for room to write.
+    pub(super) stopped: bool,
+    /// It goes on when fewer bytes than these wait to be sent.
+    pub(super) goes_on_below: usize,
     pub(super) patience: Patience,
 }
 
@@ -63,13 +68,15 @@ impl Call {
             receiver: Receiver::new(config.receive_window, client),
             sender: Sender::new(initial, peer, config.send_window),
             program: Program::Waiting,
+            begun: now,
             heard: now,
             progress: now,
             pinged: now,
             user_status: 0,
             noticed: false,
             wanted: 1,
-            stopped: None,
+            stopped: false,
+            goes_on_below: FULL,
             patience: Patience::new(now, config.patience),
         }
     }
@@ -122,7 +129,9 @@ impl Call {
             .then(|| self.heard.max(self.pinged).after(config.ping).min(self.heard.after(config.dead)));
         let idle = self.is_incomplete(proved).then(|| self.progress.after(config.idle_call));
         let patience = if client { None } else { self.patience.ends() };
-        [self.sender.timer(), self.receiver.timer(), ping, idle, patience].into_iter().flatten().min()
+        let first = self.receiver.lacks_first() && !client;
+        let first = first.then(|| self.begun.after(config.first));
+        [self.sender.timer(), self.receiver.timer(), ping, idle, patience, first].into_iter().flatten().min()
     }
 }
 
@@ -228,7 +237,7 @@ impl Connection {
         for call in self.channels.iter().filter_map(|channel| channel.call.as_ref()) {
             taken.calls += 1;
             taken.requests += call.receiver.bytes();
-            taken.replies += call.sender.bytes();
+            taken.replies += call.sender.pinned();
         }
         taken
     }

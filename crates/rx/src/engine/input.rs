@@ -73,6 +73,7 @@ impl Engine {
             return connection.is_some_and(|c| c.security == header.security).then_some(slot);
         }
         if client {
+            self.unknown(now, from, header, body);
             return None;
         }
         if header.epoch & EPOCH_MOVES != 0
@@ -81,6 +82,7 @@ impl Engine {
             return self.moved(slot, from, header, body).then_some(slot);
         }
         if header.kind != Kind::Data || header.call == 0 || header.seq == 0 {
+            self.unknown(now, from, header, body);
             return None;
         }
         self.accept(now, from, header)
@@ -191,10 +193,11 @@ impl Engine {
     }
 
     /// Answers a packet for which there is no connection. The answer is no larger than the packet.
-    fn refuse(&mut self, to: SocketAddrV4, header: &Header, code: i32) {
+    pub(super) fn refuse(&mut self, to: SocketAddrV4, header: &Header, code: i32) {
+        let from_client = header.flags.has(Flags::CLIENT);
         let answer = Header {
             kind: Kind::Abort,
-            flags: Flags::default(),
+            flags: if from_client { Flags::default() } else { Flags::CLIENT },
             seq: 0,
             serial: 0,
             checksum: 0,
@@ -257,21 +260,16 @@ impl Engine {
         }
         if header.call == channel.number && channel.call.is_none() {
             // The reply was acknowledged, or the call was aborted.
-            if let Some((code, left)) = &mut channel.aborted
-                && *left > 0
-            {
-                *left -= 1;
-                let code = *code;
-                self.queue_abort(slot, at, header.call, code);
-            }
+            self.repeat_abort(slot, at, header.call);
             return;
         }
+        if self.is_lost(slot, header) {
+            self.lose(now, slot, at, header.call);
+            return;
+        }
+        let connection = self.slots[slot as usize].connection.as_deref_mut().expect("it was found");
+        let channel = &mut connection.channels[at];
         if header.call > channel.number {
-            if header.seq > self.config.receive_window {
-                // It belongs to a call that began before this program did.
-                self.counts.debug.spurious = self.counts.debug.spurious.wrapping_add(1);
-                return;
-            }
             if self.closing {
                 self.queue_abort(slot, at, header.call, code::RESTARTING);
                 return;
@@ -308,7 +306,10 @@ impl Engine {
         let at = header.channel();
         let reference = self.reference(slot);
         let connection = self.slots[slot as usize].connection.as_deref_mut().expect("it was found");
-        let Some(call) = connection.channels[at].call.as_deref_mut() else { return };
+        let Some(call) = connection.channels[at].call.as_deref_mut() else {
+            self.repeat_abort(slot, at, header.call);
+            return;
+        };
         // A reply before the request is complete breaks the protocol.
         if call.number != header.call || !call.sender.closed() || !call.sender.started() {
             self.counts.debug.spurious = self.counts.debug.spurious.wrapping_add(1);
@@ -336,7 +337,10 @@ impl Engine {
         let connection = self.slots[slot as usize].connection.as_deref_mut().expect("it was found");
         let at = header.channel();
         let (echo, proved) = (connection.is_echo(ack.serial), connection.proved);
-        let Some(call) = connection.channels[at].call.as_deref_mut() else { return };
+        let Some(call) = connection.channels[at].call.as_deref_mut() else {
+            self.ack_of_no_call(now, slot, header, &ack);
+            return;
+        };
         if call.number != header.call {
             return;
         }

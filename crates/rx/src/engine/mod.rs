@@ -20,6 +20,10 @@
 //! [`Engine::finish`]. The call is forgotten when the client has acknowledged the reply, calls
 //! again, or is silent for too long.
 //!
+//! # Calls of before
+//! A program that was killed and started again aborts the calls that it had, when their packets
+//! arrive. The module `lost` says how it tells them from new calls.
+//!
 //! # Bounds
 //! [`Config`] bounds connections, calls, and the bytes of requests and replies, for each address
 //! and in all. The module `shares` says who gets what when there is not enough, and the module
@@ -47,6 +51,8 @@
 mod batch;
 mod connection;
 mod input;
+mod limit;
+mod lost;
 mod output;
 mod patience;
 mod program;
@@ -62,6 +68,7 @@ mod time;
 mod timers;
 
 pub use batch::Arrived;
+pub(crate) use limit::Limiter;
 pub use output::Datagram;
 pub use program::{Info, Read, WANTED_MOST};
 pub use random::Source;
@@ -105,6 +112,8 @@ pub struct Config {
     pub ping: Duration,
     /// After which silence a call has failed.
     pub dead: Duration,
+    /// After which time without its first packet a request is refused.
+    pub first: Duration,
     /// After which time without data an incomplete request is dropped.
     pub idle_call: Duration,
     /// How long a call may wait for its client in all, beyond what [`Config::rate`] pays for.
@@ -139,6 +148,7 @@ impl Default for Config {
             calls_per_host: 64,
             ping: Duration::from_secs(2),
             dead: Duration::from_secs(12),
+            first: Duration::from_secs(5),
             idle_call: Duration::from_secs(60),
             patience: Duration::from_secs(60),
             rate: 4 << 10,
@@ -290,6 +300,8 @@ pub struct Engine {
     /// Connections from clients, and to servers.
     present: [u32; 2],
     random: Random,
+    /// How often each address may be answered for calls that are not here.
+    lost: Limiter,
     opened: Option<u32>,
     streaming: usize,
     /// The program ends: there are no more calls.
@@ -300,7 +312,9 @@ impl Engine {
     /// An engine without connections, for these security classes and services.
     #[must_use]
     pub fn new(config: Config, classes: Vec<Arc<dyn Class>>, services: Vec<u16>) -> Engine {
-        let random = Random::new(config.random);
+        let mut random = Random::new(config.random);
+        // Without random numbers, no connection is accepted either.
+        let secret = random.next().map_or(0, u64::from);
         Engine {
             config,
             classes,
@@ -320,6 +334,7 @@ impl Engine {
             counts: Counts::default(),
             present: [0; 2],
             random,
+            lost: Limiter::new(secret, lost::ANSWERS.0, lost::ANSWERS.1),
             opened: None,
             streaming: 0,
             closing: false,

@@ -87,9 +87,9 @@ impl Engine {
         }
         self.streaming += usize::from(call.sender.queued() > 0 || call.receiver.streams());
         let id = super::CallId { connection: reference, channel: channel as u8, number: call.number };
-        let goes_on = call.stopped.is_some_and(|below| call.sender.queued() < below);
+        let goes_on = call.stopped && call.sender.queued() < call.goes_on_below;
         if goes_on && call.program == Program::Running {
-            call.stopped = None;
+            call.stopped = false;
             self.events.push_back(Event::Writable(id));
         }
         call.watch(now, &self.config, proved);

@@ -16,7 +16,7 @@ use crate::{Error, Result};
 /// Most bytes that a program can wait for at once: half of those for which the sender is stopped.
 pub const WANTED_MOST: usize = super::receive::FULL / 2;
 /// How often an abort is repeated for late packets of its call.
-const ABORTS: u8 = 8;
+pub(super) const ABORTS: u8 = 8;
 /// The congestion window of a client's first call.
 const INITIAL: u32 = 16;
 
@@ -94,15 +94,31 @@ impl Engine {
     /// [`Engine::take`]. Returns whether they are there already.
     ///
     /// More than [`WANTED_MOST`] count as that many: a call holds no more than about twice that.
+    /// From now on, a client that has sent less uses its patience.
     ///
     /// # Errors
     /// [`Error::Gone`].
-    pub fn want(&mut self, id: CallId, bytes: usize) -> Result<bool> {
-        let call = self.connection(id.connection).and_then(|connection| connection.call(id));
-        let call = call.ok_or(Error::Gone)?;
+    pub fn want(&mut self, now: Time, id: CallId, bytes: usize) -> Result<bool> {
+        let config = &self.config;
+        let ConnectionRef { slot, generation } = id.connection;
+        let place = self.slots.get_mut(slot as usize).filter(|place| place.generation == generation);
+        let connection = place.and_then(|place| place.connection.as_deref_mut()).ok_or(Error::Gone)?;
+        let proved = connection.proved;
+        let call = connection.call(id).ok_or(Error::Gone)?;
         call.wanted = bytes.clamp(1, WANTED_MOST);
         call.noticed = call.has_wanted();
-        Ok(call.noticed)
+        call.watch(now, config, proved);
+        let has = call.noticed;
+        self.schedule(slot);
+        Ok(has)
+    }
+
+    /// Says that the call sends a long stream: from now on, [`Event::Writable`] follows once half
+    /// of what may wait has left.
+    pub fn will_stream(&mut self, id: CallId) {
+        if let Some(call) = self.connection(id.connection).and_then(|connection| connection.call(id)) {
+            call.goes_on_below = LOW;
+        }
     }
 
     /// Appends bytes to what the call sends. `last` says that no more follow.
@@ -113,30 +129,11 @@ impl Engine {
     /// # Errors
     /// [`Error::Gone`].
     pub fn send(&mut self, id: CallId, parts: impl IntoIterator<Item = Slice>, last: bool) -> Result<bool> {
-        self.send_below(id, parts, last, FULL)
-    }
-
-    /// [`Engine::send`] of a part of a long stream: [`Event::Writable`] follows once half of what
-    /// may wait has left.
-    ///
-    /// # Errors
-    /// [`Error::Gone`].
-    pub fn stream(&mut self, id: CallId, parts: impl IntoIterator<Item = Slice>) -> Result<bool> {
-        self.send_below(id, parts, false, LOW)
-    }
-
-    fn send_below(
-        &mut self,
-        id: CallId,
-        parts: impl IntoIterator<Item = Slice>,
-        last: bool,
-        below: usize,
-    ) -> Result<bool> {
         let call = self.connection(id.connection).and_then(|connection| connection.call(id));
         let call = call.ok_or(Error::Gone)?;
         call.sender.push(parts, last);
-        let room = call.sender.queued() < FULL;
-        call.stopped = (!room).then_some(below);
+        call.stopped = call.sender.queued() >= FULL;
+        let room = !call.stopped;
         self.account(id.connection.slot);
         self.make_room(id.connection.slot);
         self.touch(id.connection.slot);

@@ -120,6 +120,11 @@ impl Receiver {
         self.moved
     }
 
+    /// Whether packets arrived, and not the first one.
+    pub(super) fn lacks_first(&self) -> bool {
+        self.next == 1 && !self.held.is_empty()
+    }
+
     /// Whether the sender waits for the program.
     pub(super) fn is_full(&self) -> bool {
         self.ready.len() >= FULL

@@ -1,6 +1,7 @@
 //! Two engines over a network that the test owns, and single packets against one engine.
 
 mod hostile;
+mod lost;
 mod shares;
 mod streams;
 

@@ -81,6 +81,12 @@ impl Engine {
             self.fail(slot, channel, code::CALL_DEAD);
             return;
         }
+        if !client && call.receiver.lacks_first() && now.since(call.begun) >= config.first {
+            let number = call.number;
+            self.fail(slot, channel, code::RESTARTING);
+            self.lose(now, slot, channel, number);
+            return;
+        }
         let idle = call.is_incomplete(proved) && now.since(call.progress) >= config.idle_call;
         let slow = !client && call.patience.ends().is_some_and(|at| at <= now);
         if idle || slow {

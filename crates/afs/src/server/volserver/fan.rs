@@ -28,8 +28,10 @@ use rx::Slice;
 #[cfg(test)]
 mod tests;
 
-/// Parts in a queue.
-const DEPTH: usize = 32;
+/// Bytes in a queue that is full.
+const FULL: usize = 2 << 20;
+/// Bytes that a part takes beside its content, about.
+const PART: usize = 128;
 
 /// A dump and its receivers.
 pub(super) struct Fan {
@@ -59,6 +61,8 @@ enum Stage {
 
 struct Lane {
     queue: VecDeque<Slice>,
+    /// Bytes of the queue.
+    queued: usize,
     stage: Stage,
     /// Since when others wait for this one. `None`: it took a part since, or none waits.
     blocks: Option<Instant>,
@@ -66,11 +70,22 @@ struct Lane {
 
 impl Lane {
     fn is_full(&self) -> bool {
-        self.stage == Stage::Follows && self.queue.len() >= DEPTH
+        self.stage == Stage::Follows && self.queued >= FULL
     }
 
     fn is_idle(&self) -> bool {
         self.stage == Stage::Follows && self.queue.is_empty()
+    }
+
+    fn push(&mut self, part: Slice) {
+        self.queued += part.len() + PART;
+        self.queue.push_back(part);
+    }
+
+    fn pop(&mut self) -> Option<Slice> {
+        let part = self.queue.pop_front()?;
+        self.queued -= part.len() + PART;
+        Some(part)
     }
 }
 
@@ -88,7 +103,7 @@ pub(super) enum Next {
 
 impl Fan {
     pub(super) fn new(receivers: usize, lag: Option<Duration>) -> Self {
-        let lane = || Lane { queue: VecDeque::new(), stage: Stage::Follows, blocks: None };
+        let lane = || Lane { queue: VecDeque::new(), queued: 0, stage: Stage::Follows, blocks: None };
         let lanes = std::iter::repeat_with(lane).take(receivers).collect();
         Self { state: Mutex::new(State { lanes, end: None }), changed: Condvar::new(), lag }
     }
@@ -117,7 +132,7 @@ impl Maker<'_> {
             self.wait(&mut state);
         }
         let following = state.lanes.iter_mut().filter(|lane| lane.stage == Stage::Follows);
-        let count = following.map(|lane| lane.queue.push_back(part.clone())).count();
+        let count = following.map(|lane| lane.push(part.clone())).count();
         self.fan.changed.notify_all();
         count > 0
     }
@@ -173,7 +188,7 @@ impl Receiver<'_> {
         loop {
             let end = state.end;
             let lane = &mut state.lanes[self.lane];
-            if let Some(part) = lane.queue.pop_front() {
+            if let Some(part) = lane.pop() {
                 lane.blocks = None;
                 self.fan.changed.notify_all();
                 return Next::Part(part);
@@ -193,6 +208,7 @@ impl Drop for Receiver<'_> {
         let lane = &mut self.fan.state.lock().lanes[self.lane];
         lane.stage = Stage::Gone;
         lane.queue.clear();
+        lane.queued = 0;
         self.fan.changed.notify_all();
     }
 }

@@ -113,8 +113,13 @@ struct Parts<F> {
 impl<F: FnMut(Slice) -> io::Result<()>> Parts<F> {
     fn put_out(&mut self) -> io::Result<()> {
         self.put_at = Instant::now();
-        let full = std::mem::replace(&mut self.bytes, Vec::with_capacity(PIECE));
-        (self.put)(full.into())
+        let part = match self.bytes.len() {
+            PIECE => std::mem::replace(&mut self.bytes, Vec::with_capacity(PIECE)),
+            // A part that waits has no memory that it does not fill.
+            _ => self.bytes.as_slice().into(),
+        };
+        self.bytes.clear();
+        (self.put)(part.into())
     }
 }
 

@@ -43,23 +43,23 @@ fn fed_until_readable(server: &mut Engine, id: CallId, seq: &mut u32) -> usize {
 #[test]
 fn a_program_may_wait_for_many_bytes() {
     let (mut server, id, mut seq) = reading();
-    assert!(!server.want(id, 50_000).unwrap());
+    assert!(!server.want(Time(2), id, 50_000).unwrap());
     assert_eq!(fed_until_readable(&mut server, id, &mut seq), 36 * BYTES);
     // It is not woken again before it has taken them.
     feed(&mut server, &mut seq, Flags::default());
     assert_eq!(events(&mut server), []);
-    assert!(server.want(id, 50_000).unwrap());
+    assert!(server.want(Time(2), id, 50_000).unwrap());
     assert_eq!(server.take(id).unwrap().bytes.len(), 37 * BYTES);
     assert_eq!(fed_until_readable(&mut server, id, &mut seq), BYTES);
     server.take(id).unwrap();
     // It takes what there is.
-    assert!(!server.want(id, 50_000).unwrap());
+    assert!(!server.want(Time(2), id, 50_000).unwrap());
     feed(&mut server, &mut seq, Flags::default());
     assert_eq!(server.take(id).unwrap().bytes.len(), BYTES);
-    assert!(!server.want(id, 50_000).unwrap());
+    assert!(!server.want(Time(2), id, 50_000).unwrap());
     feed(&mut server, &mut seq, Flags::LAST);
     assert_eq!(events(&mut server), [Event::Readable(id)]);
-    assert!(server.want(id, 50_000).unwrap());
+    assert!(server.want(Time(2), id, 50_000).unwrap());
     let read = server.take(id).unwrap();
     assert_eq!((read.bytes.len(), read.done), (BYTES, true));
 }
@@ -68,7 +68,7 @@ fn a_program_may_wait_for_many_bytes() {
 #[test]
 fn no_program_waits_for_more_than_fits() {
     let (mut server, id, mut seq) = reading();
-    assert!(!server.want(id, usize::MAX).unwrap());
+    assert!(!server.want(Time(2), id, usize::MAX).unwrap());
     let fed = fed_until_readable(&mut server, id, &mut seq);
     assert!((WANTED_MOST..WANTED_MOST + BYTES).contains(&fed), "{fed}");
 }
@@ -79,7 +79,7 @@ fn no_program_waits_for_more_than_fits() {
 fn a_client_that_trickles_uses_patience() {
     for (wanted, lives) in [(1, true), (50_000, false)] {
         let (mut server, id, mut seq) = reading();
-        server.want(id, wanted).unwrap();
+        server.want(Time(2), id, wanted).unwrap();
         feed(&mut server, &mut seq, Flags::default());
         events(&mut server);
         for second in 1..200 {
@@ -90,6 +90,65 @@ fn a_client_that_trickles_uses_patience() {
             sent(&mut server, now);
         }
         assert_eq!(server.info(id).is_some(), lives, "{wanted}");
+    }
+}
+
+/// Lets time pass until something happens to a call, whose client answers pings or doesn't.
+fn wait_for_event(server: &mut Engine, answers: bool) -> (Time, Event) {
+    loop {
+        let now = server.timer().expect("the call has a timer");
+        assert!(now < Time(200_000_000));
+        server.tick(now);
+        if let Some(event) = server.event() {
+            return (now, event);
+        }
+        for (header, body) in sent(server, now) {
+            if answers && header.kind == Kind::Ack && Ack::parse(&body).unwrap().reason == Reason::PING {
+                answer(server, now, CLIENT, &header);
+            }
+        }
+    }
+}
+
+/// Goal: the patience with a client is used from the moment at which its program asks for more than
+/// there is, and not from the next packet or timer on.
+#[test]
+fn patience_is_used_at_once() {
+    let (mut server, id, mut seq) = reading();
+    feed(&mut server, &mut seq, Flags::default());
+    events(&mut server);
+    let asked = Time(1_000_000);
+    assert!(!server.want(asked, id, 50_000).unwrap());
+    let (ended, event) = wait_for_event(&mut server, true);
+    assert_eq!(event, Event::Failed(id, code::CALL_TIMEOUT));
+    assert_eq!(ended, asked.after(Config::default().patience));
+}
+
+/// Goal: a program that waits for many bytes, and has some, learns how its call ended: by the
+/// client's abort or next call, by silence, or by the end of this program.
+#[test]
+fn a_waiting_program_learns_the_end() {
+    type End = fn(&mut Engine);
+    let abort: End = |server| {
+        let header = packet(2, 0, Flags::default(), Kind::Abort);
+        server.receive(Time(3), CLIENT, &header, &mut 42i32.to_be_bytes());
+    };
+    let next: End = |server| request(server, Time(3), 3);
+    for (end, code) in [
+        (abort, 42),
+        (next, code::USER_ABORT),
+        (Engine::shut_down, code::RESTARTING),
+        (|_| {}, code::CALL_DEAD),
+    ] {
+        let (mut server, id, mut seq) = reading();
+        assert!(!server.want(Time(2), id, 50_000).unwrap());
+        feed(&mut server, &mut seq, Flags::default());
+        end(&mut server);
+        let event = server.event().unwrap_or_else(|| wait_for_event(&mut server, false).1);
+        assert_eq!(event, Event::Failed(id, code));
+        assert!(matches!(server.want(Time(4), id, 50_000), Err(crate::Error::Gone)));
+        assert!(matches!(server.take(id), Err(crate::Error::Gone)));
+        server.finish(id);
     }
 }
 
@@ -123,10 +182,11 @@ fn waiting_when_it_goes_on(is_stream: bool, below: usize) -> usize {
     let mut server = acquainted(Config::default());
     request(&mut server, Time(2), 2);
     let [Event::Start(id)] = events(&mut server)[..] else { panic!("no call") };
-    let send = |server: &mut Engine, bytes: usize| match is_stream {
-        true => server.stream(id, [Slice::from(vec![1; bytes])]).unwrap(),
-        false => server.send(id, [Slice::from(vec![1; bytes])], false).unwrap(),
-    };
+    if is_stream {
+        server.will_stream(id);
+    }
+    let send =
+        |server: &mut Engine, bytes: usize| server.send(id, [Slice::from(vec![1; bytes])], false).unwrap();
     assert!(send(&mut server, FULL - 1));
     assert!(!send(&mut server, 100_000));
     let mut waits = FULL - 1 + 100_000;
@@ -154,4 +214,86 @@ fn waiting_when_it_goes_on(is_stream: bool, below: usize) -> usize {
     }
     assert!(send(&mut server, FULL - waits - 1));
     waits
+}
+
+/// An acknowledgement of all packets before one.
+fn up_to(first: u32) -> Vec<u8> {
+    let (reason, previous) = (Reason::IDLE, first - 1);
+    let ack = Ack { first, previous, serial: 0, reason, states: &[], max_mtu: None, window: None };
+    ack.encode(&Trailer { max_mtu: 1444, if_mtu: 1444, window: 32, jumbo: 1 })
+}
+
+/// Goal: a host is charged with the whole blocks that its replies keep in memory, each once, until
+/// the last byte of a block is acknowledged.
+#[test]
+fn replies_are_charged_with_whole_blocks() {
+    let mut server = acquainted(Config::default());
+    request(&mut server, Time(2), 2);
+    let [Event::Start(id)] = events(&mut server)[..] else { panic!("no call") };
+    let block: crate::block::Block = Arc::new(vec![1u8; 1 << 20]);
+    let mut rest = Slice::new(block, 9..9 + 3 * BYTES);
+    let own = Slice::from(vec![2; 3 * BYTES + 7]);
+    server.send(id, [rest.take(BYTES + 1), rest.take(50), rest, own], true).unwrap();
+    server.finish(id);
+    sent(&mut server, Time(3));
+    let (whole, own) = (1 << 20, 3 * BYTES + 7);
+    for (first, charge) in [(1, whole + own), (3, whole + own), (4, own), (7, own), (8, 0)] {
+        let mut body = up_to(first);
+        server.receive(Time(3), CLIENT, &packet(2, 0, Flags::default(), Kind::Ack), &mut body);
+        assert_eq!(server.reply_bytes(), charge, "{first}");
+        assert_eq!(server.unacknowledged(id), (6 * BYTES + 7).saturating_sub((first as usize - 1) * BYTES));
+    }
+}
+
+/// Goal: whatever parts a reply has, and however its packets are acknowledged, what it is charged
+/// with is at least what it holds, and nothing at the end.
+#[test]
+fn charges_end_with_the_reply() {
+    for seed in 0..50usize {
+        let mut server = acquainted(Config::default());
+        request(&mut server, Time(2), 2);
+        let [Event::Start(id)] = events(&mut server)[..] else { panic!("no call") };
+        let mut random = seed as u64 * 2 + 1;
+        let mut dice = |sides: usize| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (random >> 33) as usize % sides
+        };
+        let blocks: [crate::block::Block; 2] = [Arc::new(vec![1u8; 50_000]), Arc::new(vec![2u8; 5_000])];
+        let mut left = 40;
+        let mut acked = 1;
+        loop {
+            if left > 0 {
+                let block = &blocks[dice(2)];
+                let (one, other) = (dice(5_001), dice(5_001));
+                let part = Slice::new(Arc::clone(block), one.min(other)..one.max(other));
+                left -= 1;
+                server.send(id, [part], left == 0).unwrap();
+            }
+            for (header, _) in sent(&mut server, Time(3)) {
+                acked = if header.kind == Kind::Data { header.seq + 1 } else { acked };
+            }
+            assert!(server.reply_bytes() >= server.unacknowledged(id));
+            if left == 0 && server.unacknowledged(id) == 0 {
+                break;
+            }
+            let first = acked - dice(2).min(acked as usize - 1) as u32;
+            let mut body = up_to(first);
+            server.receive(Time(3), CLIENT, &packet(2, 0, Flags::default(), Kind::Ack), &mut body);
+        }
+        assert_eq!(server.reply_bytes(), 0);
+    }
+}
+
+/// Goal: a request that its reply acknowledges is charged no more.
+#[test]
+fn a_reply_ends_the_charge_of_a_request() {
+    let mut client = engine(Config::default());
+    let connection = client.connect(Time(1), SERVER, SERVICE, &Null).unwrap();
+    let id = client.start(Time(1), connection).unwrap().unwrap();
+    client.send(id, [Slice::from(vec![1; 3 * BYTES])], true).unwrap();
+    let request = sent(&mut client, Time(1)).remove(0).0;
+    assert_eq!(client.reply_bytes(), 3 * BYTES);
+    let reply = Header { flags: Flags::default(), ..request };
+    client.receive(Time(2), SERVER, &reply, &mut [0; 8]);
+    assert_eq!((client.reply_bytes(), client.unacknowledged(id)), (0, 0));
 }

@@ -1,7 +1,11 @@
 use super::*;
 
+/// Bytes of a part of these tests, and how many of them a queue takes.
+const SIZE: usize = 60_000;
+const DEPTH: usize = FULL.div_ceil(SIZE + PART);
+
 fn part(n: u8) -> Slice {
-    vec![n; 10].into()
+    vec![n; SIZE].into()
 }
 
 /// The first bytes of the parts up to what is no part.
@@ -130,4 +134,31 @@ fn a_dump_that_fails() {
     let (parts, end) = take_all(&receiver);
     assert_eq!(parts, [1]);
     assert!(matches!(end, Next::Failed));
+}
+
+/// Goal: small parts between large ones do not make a queue shorter, and many empty ones do not
+/// make it endless.
+#[test]
+fn a_queue_is_full_of_bytes() {
+    let filled = |sizes: &[usize]| {
+        let fan = Fan::new(2, Some(Duration::ZERO));
+        let (_slow, fast, maker) = (fan.receiver(0), fan.receiver(1), fan.maker());
+        let mut bytes = 0;
+        for size in sizes.iter().cycle().take(100_000) {
+            assert!(maker.push(&vec![1; *size].into()));
+            assert!(matches!(fast.next(), Next::Part(_)));
+            let slow = &fan.state.lock().lanes[0];
+            if slow.stage == Stage::Behind {
+                return (bytes, slow.queue.len());
+            }
+            bytes += size;
+        }
+        panic!("the queue is endless")
+    };
+    for sizes in [&[SIZE][..], &[SIZE, 3], &[3, SIZE, 1, 70]] {
+        let (bytes, _) = filled(sizes);
+        assert!((FULL - FULL / 50..FULL + SIZE).contains(&bytes), "{sizes:?}: {bytes}");
+    }
+    let (_, parts) = filled(&[0]);
+    assert_eq!(parts, FULL / PART);
 }

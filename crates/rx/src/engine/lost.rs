@@ -1,0 +1,123 @@
+//! Packets of calls that this program does not have.
+//!
+//! # Theory
+//! A program that is killed and started again on its port gets packets of the calls that it had.
+//! The peer waits for an answer until its dead time: 420 s for OpenAFS's volume server, 600 s for
+//! `vos dump`. An abort with [`code::RESTARTING`] ends its call at once. A file server's client
+//! then repeats the call, as after an orderly end of this program.
+//!
+//! An abort must not end a new call whose first packets are lost or late. So there is one only for
+//! what no new call sends:
+//!
+//! | packet | why no new call sends it |
+//! |---|---|
+//! | data of a client, beyond the first window | nothing of the call was acknowledged here |
+//! | data of a client, without packet 1 for [`Config::first`] | a new call repeats packet 1 |
+//! | acknowledgement of a client that has part of a reply | nothing was replied here |
+//! | data or acknowledgement of a server | this program knows its own connections |
+//!
+//! [`Config::first`]: super::Config::first
+//!
+//! A ping of a client that has no part of a reply gets no answer. Its request may have been lost.
+//! Or it was executed before the crash, and the client should not believe that it may repeat it.
+//!
+//! OpenAFS's server drops all of these packets, because old clients get confused by
+//! acknowledgements of such calls (`rxi_ReceiveServerCall` in `src/rx/rx.c`). An abort ends the
+//! call of each of them.
+//!
+//! # Bounds
+//! The source address may be forged. An answer is never larger than its packet, and an address that
+//! has proved nothing gets few of them. An abort is never answered, so two programs can't keep each
+//! other busy.
+
+use std::net::SocketAddrV4;
+
+use super::program::ABORTS;
+use super::{Engine, Time};
+use crate::code;
+use crate::packet::{Ack, Flags, Header, Kind, Reason};
+
+/// Aborts of calls that are not here, for an address that has proved nothing: so many in a second,
+/// and so many at once.
+pub(super) const ANSWERS: (u64, u64) = (10, 64);
+/// Bytes of an abort after its header.
+const ABORT: usize = 4;
+
+impl Engine {
+    /// Answers a packet that is of no connection, and makes none.
+    pub(super) fn unknown(&mut self, now: Time, from: SocketAddrV4, header: &Header, body: &[u8]) {
+        let from_client = header.flags.has(Flags::CLIENT);
+        let is_old = match header.kind {
+            Kind::Data => !from_client,
+            Kind::Ack => Ack::parse(body).is_ok_and(|ack| !from_client || ack.first > 1),
+            _ => false,
+        };
+        if is_old && header.call != 0 && body.len() >= ABORT {
+            self.counts.debug.spurious = self.counts.debug.spurious.wrapping_add(1);
+            if self.lost.allows(now, *from.ip()) {
+                self.refuse(from, header, code::RESTARTING);
+            }
+        }
+    }
+
+    /// Whether data of a client belongs to a call that began before this program did. The call is
+    /// new to this program, or lacks its first packet.
+    pub(super) fn is_lost(&self, slot: u32, header: &Header) -> bool {
+        let connection = self.slots[slot as usize].connection.as_deref().expect("the caller has it");
+        let channel = &connection.channels[header.channel()];
+        let begins = match &channel.call {
+            Some(call) if call.number == header.call => call.receiver.lacks_first(),
+            _ => header.call > channel.number,
+        };
+        begins && header.seq > self.config.receive_window
+    }
+
+    /// Ends a call of a client that this program can't serve, because it began before.
+    pub(super) fn lose(&mut self, now: Time, slot: u32, at: usize, number: u32) {
+        self.counts.debug.spurious = self.counts.debug.spurious.wrapping_add(1);
+        let connection = self.slots[slot as usize].connection.as_deref_mut().expect("the caller has it");
+        let (proved, host) = (connection.proved, *connection.address.ip());
+        let channel = &mut connection.channels[at];
+        if channel.call.as_ref().is_some_and(|call| call.number != number) {
+            // A client that goes on with another call sends this no more.
+            return;
+        }
+        if !proved && !self.lost.allows(now, host) {
+            return;
+        }
+        channel.call = None;
+        channel.number = number;
+        channel.aborted = Some((code::RESTARTING, ABORTS));
+        self.account(slot);
+        self.queue_abort(slot, at, number, code::RESTARTING);
+    }
+
+    /// An acknowledgement of a known connection, for a call that is not here. No seal protects it,
+    /// so it changes nothing here.
+    pub(super) fn ack_of_no_call(&mut self, now: Time, slot: u32, header: &Header, ack: &Ack<'_>) {
+        let connection = self.slots[slot as usize].connection.as_deref().expect("the caller has it");
+        let (at, host) = (header.channel(), *connection.address.ip());
+        if header.call > connection.channels[at].number {
+            if !connection.client && ack.first > 1 && self.lost.allows(now, host) {
+                self.counts.debug.spurious = self.counts.debug.spurious.wrapping_add(1);
+                self.queue_abort(slot, at, header.call, code::RESTARTING);
+            }
+        } else if ack.reason == Reason::PING {
+            self.repeat_abort(slot, at, header.call);
+        }
+    }
+
+    /// Says again that a call was aborted, if it was: the abort may have been lost.
+    pub(super) fn repeat_abort(&mut self, slot: u32, at: usize, number: u32) {
+        let connection = self.slots[slot as usize].connection.as_deref_mut().expect("the caller has it");
+        let channel = &mut connection.channels[at];
+        if number == channel.number
+            && let Some((code, left)) = &mut channel.aborted
+            && *left > 0
+        {
+            *left -= 1;
+            let code = *code;
+            self.queue_abort(slot, at, number, code);
+        }
+    }
+}
