@@ -407,8 +407,8 @@ impl Receiving {
 
     fn end(mut self, keep_later: bool, more: Vec<Box<dyn SyncTask + Send>>) -> Result<(), ReceiveError> {
         let live = writer(&self.place.spa)?;
-        // What was written before the dataset lost its owner is part of what is replaced.
-        live.sync_all()?;
+        // The txg of the operation has all records, and what was written before the dataset lost
+        // its owner: it writes datasets before it runs operations.
         let (object, hidden) = (self.place.object, self.place.hidden);
         let end: Box<dyn SyncTask + Send> =
             Box::new(ReceiveEnd { what: self.what.clone(), object, hidden, keep_later });
