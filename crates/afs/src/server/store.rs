@@ -108,6 +108,9 @@ const CANMOUNT_NOAUTO: u64 = 2;
 /// Parts of the file systems of a partition whose marks can change at the same time.
 const MARKS: usize = 64;
 
+/// An operation on datasets.
+type Task = Box<dyn SyncTask + Send>;
+
 /// A partition of a server.
 #[derive(Debug)]
 pub struct Partition {
@@ -122,6 +125,8 @@ pub struct Partition {
     /// Held from the reading of a file system's mark to the change of it.
     marks: [Mutex<()>; MARKS],
     others: Others,
+    /// Clones that this server made and did not send.
+    unsent: Mutex<BTreeSet<VolumeId>>,
     /// Volumes with received contents whose headers are not in place.
     received: Mutex<BTreeSet<VolumeId>>,
     /// The last txg in which the header of a volume was written that was closed since.
@@ -272,9 +277,10 @@ impl Partition {
         getrandom::fill(&mut nonce).map_err(|_| Error::Random)?;
         let nonce = u64::from_ne_bytes(nonce);
         let marks = std::array::from_fn(|_| Mutex::default());
-        let (others, received) = (Others::default(), Mutex::default());
+        let (others, unsent, received) = Default::default();
         let (dataset, closed, list) = (dataset.to_owned(), AtomicU64::new(0), Mutex::default());
-        let partition = Self { id, pool, dataset, before, nonce, marks, others, received, closed, list, key };
+        let partition =
+            Self { id, pool, dataset, before, nonce, marks, others, unsent, received, closed, list, key };
         partition.mark(state::running(before.crashes))?;
         match List::open(&partition) {
             Ok(list) => *partition.list.lock() = Some(Arc::new(list)),
@@ -340,7 +346,7 @@ impl Partition {
     }
 
     /// Runs operations in one transaction group, until one is refused.
-    fn run(&self, tasks: Vec<Box<dyn SyncTask + Send>>) -> Result<()> {
+    fn run(&self, tasks: Vec<Task>) -> Result<()> {
         let live = self.pool.spa().writer().ok_or(poolhouse::Error::ReadOnly)?;
         self.note_changes();
         Ok(live.run_in_order(tasks).map_err(poolhouse::Error::from)?)
@@ -356,7 +362,7 @@ impl Partition {
     }
 
     /// The operation that destroys a snapshot.
-    fn end_of(&self, name: String) -> Box<dyn SyncTask + Send> {
+    fn end_of(&self, name: String) -> Task {
         self.others.end(&name);
         Box::new(DestroySnapshots { names: vec![name], defer: false })
     }
@@ -407,7 +413,7 @@ impl Partition {
     /// [`Error::Pool`]: there is no such volume.
     pub fn finish(&self, id: VolumeId, named: Option<&Stored>, is_complete: bool) -> Result<()> {
         let name = self.name(id);
-        let mut tasks: Vec<Box<dyn SyncTask + Send>> = Vec::new();
+        let mut tasks: Vec<Task> = Vec::new();
         if let Some(stored) = named {
             let props = vec![shown(stored)];
             tasks.push(Box::new(SetProps { name: name.clone(), props, source: SetAs::Local }));
@@ -439,12 +445,7 @@ impl Partition {
     /// mark is right already.
     ///
     /// The caller has locked the mark, so that of two changes at once none is lost.
-    fn mark_clone(
-        &self,
-        head: Head,
-        id: VolumeId,
-        is_incomplete: bool,
-    ) -> Result<Option<Box<dyn SyncTask + Send>>> {
+    fn mark_clone(&self, head: Head, id: VolumeId, is_incomplete: bool) -> Result<Option<Task>> {
         let name = self.head_name(head);
         let dataset = self.pool.dataset(&name)?;
         let found = self.pool.spa().read(|| mark_of(dataset.dsl())).map_err(poolhouse::Error::from)?;
@@ -530,9 +531,10 @@ impl Partition {
             let names = vec![self.snapshot_name(head, id)];
             // A crash must not leave it without a mark: both are in one transaction group.
             let _mark = self.lock_mark(head);
-            let mut tasks: Vec<Box<dyn SyncTask + Send>> = Vec::new();
+            let mut tasks: Vec<Task> = Vec::new();
             tasks.extend(self.mark_clone(head, id, stored.destroy_me)?);
             tasks.push(Box::new(Snapshot { names, props, enforce_limits: true }));
+            self.note_unsent(id);
             return self.run(tasks);
         };
         if let Found::Dataset(old) = old {
@@ -540,20 +542,26 @@ impl Partition {
         }
         // The old one goes when the new one is there.
         let new = self.new_name(head, id);
-        let names = vec![new.clone()];
-        let (gone, destroy): (_, Box<dyn SyncTask + Send>) = match old {
-            Found::Snapshot { id, head } => {
-                let names = vec![self.snapshot_name(head, id)];
-                (names[0].clone(), Box::new(DestroySnapshots { names, defer: false }))
-            }
-            Found::Dataset(id) => (self.name(id), Box::new(DestroyHead { name: self.name(id) })),
+        let gone = match old {
+            Found::Snapshot { id, head } => self.snapshot_name(head, id),
+            Found::Dataset(id) => self.name(id),
+        };
+        let tasks = || {
+            let (names, props) = (vec![new.clone()], props.clone());
+            let destroy: Task = match old {
+                Found::Snapshot { .. } => {
+                    Box::new(DestroySnapshots { names: vec![gone.clone()], defer: false })
+                }
+                Found::Dataset(_) => Box::new(DestroyHead { name: gone.clone() }),
+            };
+            let snapshot = Box::new(Snapshot { names, props, enforce_limits: true });
+            Ok::<Vec<Task>, Error>(vec![snapshot, destroy, Box::new(self.renamed_new(head, id))])
         };
         self.others.end(&gone);
-        let replaced = self.run(vec![
-            Box::new(Snapshot { names, props, enforce_limits: true }),
-            destroy,
-            Box::new(self.renamed_new(head, id)),
-        ]);
+        let replaced = match old {
+            Found::Snapshot { head, id } => self.run_end_of_clone(head, id, tasks),
+            Found::Dataset(_) => tasks().and_then(|tasks| self.run(tasks)),
+        };
         if let Err(error) = replaced {
             // What it was to replace is in use. If that is gone, the next start goes on.
             if self.pool.dataset(&gone).is_ok() && self.pool.dataset(&new).is_ok() {
@@ -561,6 +569,7 @@ impl Partition {
             }
             return Err(error);
         }
+        self.note_unsent(id);
         if let Found::Snapshot { head, .. } = old
             && let Err(error) = self.destroy_empty(head)
         {
@@ -575,8 +584,7 @@ impl Partition {
     /// [`Error::Pool`]: there is no such clone.
     pub fn set_clone_header(&self, head: Head, id: VolumeId, stored: &Stored) -> Result<()> {
         let (name, props) = (self.snapshot_name(head, id), Self::clone_properties(stored)?);
-        let mut tasks: Vec<Box<dyn SyncTask + Send>> =
-            vec![Box::new(SetProps { name, props, source: SetAs::Local })];
+        let mut tasks: Vec<Task> = vec![Box::new(SetProps { name, props, source: SetAs::Local })];
         let _mark = (!stored.destroy_me).then(|| self.lock_mark(head));
         if !stored.destroy_me {
             tasks.extend(self.mark_clone(head, id, false)?);
@@ -589,15 +597,17 @@ impl Partition {
     /// # Errors
     /// [`Error::Pool`]: there is no such clone, or it is in use.
     pub fn destroy_clone(&self, head: Head, id: VolumeId) -> Result<()> {
-        let names = vec![self.snapshot_name(head, id)];
-        self.others.end(&names[0]);
-        let mut tasks: Vec<Box<dyn SyncTask + Send>> =
-            vec![Box::new(DestroySnapshots { names, defer: false })];
+        let name = self.snapshot_name(head, id);
+        self.others.end(&name);
         {
             let _mark = self.lock_mark(head);
-            tasks.extend(self.mark_clone(head, id, false)?);
-            self.run(tasks)?;
+            self.run_end_of_clone(head, id, || {
+                let names = vec![name.clone()];
+                let destroy: Task = Box::new(DestroySnapshots { names, defer: false });
+                Ok(std::iter::once(destroy).chain(self.mark_clone(head, id, false)?).collect())
+            })?;
         }
+        self.unsent.lock().remove(&id);
         self.destroy_empty(head)
     }
 
@@ -636,7 +646,7 @@ impl Partition {
         let new = self.head_name(head);
         let to = newest.split_once('@').map(|(_, snapshot)| format!("{new}@{snapshot}"));
         // The name first: a volume that was rolled back is not served again.
-        let rename = |old: &str, new: &str| -> Box<dyn SyncTask + Send> {
+        let rename = |old: &str, new: &str| -> Task {
             Box::new(Rename { old: old.to_owned(), new: new.to_owned(), enforce_limits: false })
         };
         let gone = self.run(vec![rename(&name, &new), Box::new(Rollback { name: new.clone(), to })]);
@@ -688,8 +698,8 @@ impl Partition {
         self.end_change_of_number(id).map(drop)
     }
 
-    fn no_pending(&self, name: &str) -> Vec<Box<dyn SyncTask + Send>> {
-        let inherit = |property: &str| -> Box<dyn SyncTask + Send> {
+    fn no_pending(&self, name: &str) -> Vec<Task> {
+        let inherit = |property: &str| -> Task {
             let (name, property) = (name.to_owned(), property.to_owned());
             Box::new(InheritProp { name, property, received: false })
         };

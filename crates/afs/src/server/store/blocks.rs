@@ -6,6 +6,9 @@
 //! are found by the snapshot's guid alone, never by a name or date. So an increment goes onto the
 //! contents that it was made from, or nowhere.
 //!
+//! As long as the sender has the clone itself, it needs no bookmark. The transaction group that
+//! destroys the clone makes one, so that a release takes no group for it.
+//!
 //! The receiver's snapshot is exactly what was sent. The header of the volume is not: its number,
 //! type and dates are its own. So it is written into the head after the exchange. Until then it is
 //! a property, which the transaction group of the exchange sets. The next increment goes into a
@@ -28,7 +31,7 @@ use std::io::{Cursor, Read};
 use dsl::keys::KeyStatus;
 use dsl::ops::bookmark::{CreateBookmarks, DestroyBookmarks};
 use dsl::ops::props::{InheritProp, SetAs, SetProps};
-use dsl::{Source, SyncTask, Value};
+use dsl::{Source, Value};
 use ondisk::bytes::le64;
 use ondisk::replay::{BACKUP_MAGIC, RECORD_SIZE, Record};
 use ondisk::{ByteOrder, Txg};
@@ -36,7 +39,9 @@ use poolhouse::stream::{self, Origin, ReceiveError, ReceiveOptions, Receiving, S
 use zpl::FileSystem;
 
 use super::left::mark_of;
-use super::{HEADER, Head, INCOMPLETE, ITSELF, Partition, header_property, hexadecimal, text, user_text};
+use super::{
+    HEADER, Head, INCOMPLETE, ITSELF, Partition, Task, header_property, hexadecimal, text, user_text,
+};
 use crate::server::header::Stored;
 use crate::server::{Error, Result, chain};
 use crate::types::{Unique, VolumeId, VolumeType};
@@ -54,6 +59,8 @@ const BASE: &str = "release-base.";
 const NUMBERS: [&str; 2] = ["0", "1"];
 /// The names of bookmarks of what was sent, but for a guid.
 const SENT: &str = "sent-";
+/// What the log says without one of them.
+const NO_BOOKMARK: &str = "no bookmark is kept: the next release is sent as a dump";
 /// Most bookmarks of a volume. Sites that missed more releases get a dump.
 const MOST_SENT: usize = 4;
 
@@ -372,11 +379,11 @@ impl Partition {
         let name = self.name(id);
         let stored = header_property(&self.pool, &name, id)?;
         stored.write(&self.fs(id)?)?;
-        let inherit = |property: &str| -> Box<dyn SyncTask + Send> {
+        let inherit = |property: &str| -> Task {
             let (name, property) = (name.clone(), property.to_owned());
             Box::new(InheritProp { name, property, received: false })
         };
-        let mark: Box<dyn SyncTask + Send> = match stored.destroy_me {
+        let mark: Task = match stored.destroy_me {
             true => {
                 let props = vec![text(INCOMPLETE, ITSELF)];
                 Box::new(SetProps { name: name.clone(), props, source: SetAs::Local })
@@ -410,7 +417,7 @@ impl Partition {
     }
 
     /// Moves the sums of what a volume received to the snapshot that has it.
-    fn note_sums(&self, id: VolumeId) -> Result<Option<Box<dyn SyncTask + Send>>> {
+    fn note_sums(&self, id: VolumeId) -> Result<Option<Task>> {
         let dataset = self.pool.dataset(&self.name(id))?;
         let found = user_text(&self.pool, dataset.dsl(), SUMS).map_err(poolhouse::Error::from)?;
         let Some((sums, base)) = found.zip(self.bases(Head::of(id))?.0.pop()) else { return Ok(None) };
@@ -525,20 +532,61 @@ impl Partition {
         }
     }
 
-    /// Notes that a clone was sent, so that the next one can be an increment.
+    /// Notes that a clone was sent, so that the next one can be an increment. Its end leaves a
+    /// bookmark.
+    pub fn note_sent(&self, id: VolumeId) {
+        self.unsent.lock().remove(&id);
+    }
+
+    /// Notes that a clone was made, which was not sent yet.
+    pub(super) fn note_unsent(&self, id: VolumeId) {
+        self.unsent.lock().insert(id);
+    }
+
+    /// The bookmark that the end of a clone leaves, with its operations. `None`: it needs none.
     ///
-    /// # Errors
-    /// [`Error::Pool`]: the pool can't have the bookmark.
-    pub fn note_sent(&self, head: Head, id: VolumeId) -> Result<()> {
-        let guid = self.snapshot(head, id)?.phys().guid;
-        let (name, mut sent) = (sent_name(guid), self.sent(head)?);
+    /// Only memory knows what was not sent. So a clone that was there before the start of the
+    /// server leaves one in any case.
+    fn bookmark_of(&self, head: Head, id: VolumeId) -> Result<Option<(String, Vec<Task>)>> {
+        if head.gone.is_some() || self.unsent.lock().contains(&id) {
+            return Ok(None);
+        }
+        // Backup volumes are not sent.
+        if self.clone_header(head, id)?.header.kind != VolumeType::ReadOnly {
+            return Ok(None);
+        }
+        let name = sent_name(self.snapshot(head, id)?.phys().guid);
+        let mut sent = self.sent(head)?;
         if sent.iter().any(|sent| sent.name == name) {
-            return Ok(());
+            return Ok(None);
         }
         let full = |name: &str| format!("{}#{name}", self.head_name(head));
         let pairs = vec![(full(&name), self.snapshot_name(head, id))];
         let old = sent.drain(..(sent.len() + 1).saturating_sub(MOST_SENT));
         let names = old.map(|sent| full(&sent.name)).collect();
-        self.run(vec![Box::new(DestroyBookmarks { names }), Box::new(CreateBookmarks { pairs })])
+        Ok(Some((name, vec![Box::new(DestroyBookmarks { names }), Box::new(CreateBookmarks { pairs })])))
+    }
+
+    /// Runs the operations that end a clone, behind those for its bookmark. They are run without
+    /// these if the pool can't have the bookmark.
+    pub(super) fn run_end_of_clone(
+        &self,
+        head: Head,
+        id: VolumeId,
+        tasks: impl Fn() -> Result<Vec<Task>>,
+    ) -> Result<()> {
+        let bookmark = self.bookmark_of(head, id).unwrap_or_else(|error| {
+            tracing::warn!(volume = id.0, error = chain(&error), "{NO_BOOKMARK}");
+            None
+        });
+        if let Some((name, mut all)) = bookmark {
+            all.extend(tasks()?);
+            let Err(error) = self.run(all) else { return Ok(()) };
+            if self.sent(head)?.iter().any(|sent| sent.name == name) {
+                return Err(error);
+            }
+            tracing::warn!(volume = id.0, error = chain(&error), "{NO_BOOKMARK}");
+        }
+        self.run(tasks()?)
     }
 }

@@ -12,7 +12,7 @@ use afs::dump::{Event, Reader};
 use afs::errors::{rxgen, volser};
 use afs::partition::PartitionId;
 use afs::server::header::Stored;
-use afs::server::store::{Found, Head, Offline, OnDisk, Partition};
+use afs::server::store::{Found, Offline, OnDisk, Partition};
 use afs::types::{Date, Destination, Fid, Replica, RestoreCookie, VolumeId};
 use afs::wire::{Chars, List};
 use poolhouse::dsl::Value;
@@ -699,7 +699,7 @@ fn a_crash_before_the_header() {
     // The sender has what was sent by hand as its clone.
     cell.change(1, 20);
     let sent = cell.traffic().0;
-    cell.here.server().core().table.get(CLONE).unwrap().partition.note_sent(Head::of(VOLUME), CLONE).unwrap();
+    cell.here.server().core().table.get(CLONE).unwrap().partition.note_sent(CLONE);
     cell.reclone();
     cell.release(1).unwrap();
     assert_eq!(cell.traffic().0, sent + 1);

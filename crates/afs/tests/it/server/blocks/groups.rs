@@ -3,7 +3,7 @@
 use super::*;
 
 /// The groups of a release of changed files, at the source and at another site.
-const GROUPS: [u64; 2] = [2, 4];
+const GROUPS: [u64; 2] = [1, 4];
 
 /// The last synced group of each server.
 fn synced(cell: &Cell) -> [u64; 2] {
