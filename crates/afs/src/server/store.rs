@@ -45,7 +45,7 @@ pub use identity::Identity;
 pub use left::{Contents, Failures, Left};
 pub use offline::{Offline, OnDisk, partitions};
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -69,6 +69,7 @@ use crate::partition::PartitionId;
 use crate::types::VolumeId;
 use crate::volume::new_volume;
 use beside::Others;
+use blocks::Received;
 use hexadecimal::{from_hexadecimal, hexadecimal};
 use kept::List;
 pub(super) use left::of_name;
@@ -128,7 +129,7 @@ pub struct Partition {
     /// Clones that this server made and did not send.
     unsent: Mutex<BTreeSet<VolumeId>>,
     /// Volumes with received contents whose headers are not in place.
-    received: Mutex<BTreeSet<VolumeId>>,
+    received: Mutex<BTreeMap<VolumeId, Received>>,
     /// The last txg in which the header of a volume was written that was closed since.
     closed: AtomicU64,
     /// The list of its volumes, until its use ends. `None`: it can't be kept.
@@ -302,6 +303,7 @@ impl Partition {
     /// # Errors
     /// [`Error::Pool`]: it can't be marked.
     pub fn end(&self) -> Result<()> {
+        self.settle_all_received();
         self.end_list();
         self.mark(state::stopped(self.before.crashes, self.nonce))?;
         *self.key.lock() = None;
@@ -412,6 +414,10 @@ impl Partition {
     /// # Errors
     /// [`Error::Pool`]: there is no such volume.
     pub fn finish(&self, id: VolumeId, named: Option<&Stored>, is_complete: bool) -> Result<()> {
+        if named.is_none() && is_complete && self.is_about_to_be_complete(id) {
+            return Ok(());
+        }
+        self.settle_received(id)?;
         let name = self.name(id);
         let mut tasks: Vec<Task> = Vec::new();
         if let Some(stored) = named {
@@ -628,6 +634,12 @@ impl Partition {
     /// # Errors
     /// [`Error::Pool`]: there is no such volume, or it is in use.
     pub fn destroy(&self, id: VolumeId) -> Result<Option<Head>> {
+        let gone = self.destroy_files(id)?;
+        self.received.lock().remove(&id);
+        Ok(gone)
+    }
+
+    fn destroy_files(&self, id: VolumeId) -> Result<Option<Head>> {
         let name = self.name(id);
         self.end_restore(id)?;
         self.drop_blocks(Head::of(id))?;

@@ -11,7 +11,8 @@
 //!
 //! The receiver's snapshot is exactly what was sent. The header of the volume is not: its number,
 //! type and dates are its own. So it is written into the head after the exchange. Until then it is
-//! a property, which the transaction group of the exchange sets. The next increment goes into a
+//! a property, which the transaction group of the exchange sets. So the volume is complete when that
+//! group is on disk, and nothing waits for the header in its place. The next increment goes into a
 //! clone of the snapshot, and what the head has had since goes with the old contents.
 //!
 //! # On disk
@@ -27,6 +28,7 @@
 //! puts the header in place.
 
 use std::io::{Cursor, Read};
+use std::sync::Arc;
 
 use dsl::keys::KeyStatus;
 use dsl::ops::bookmark::{CreateBookmarks, DestroyBookmarks};
@@ -35,6 +37,8 @@ use dsl::{Source, Value};
 use ondisk::bytes::le64;
 use ondisk::replay::{BACKUP_MAGIC, RECORD_SIZE, Record};
 use ondisk::{ByteOrder, Txg};
+use parking_lot::Mutex;
+use poolhouse::spa::engine::Pending;
 use poolhouse::stream::{self, Origin, ReceiveError, ReceiveOptions, Receiving, SendError};
 use zpl::FileSystem;
 
@@ -86,6 +90,20 @@ pub struct Blocks {
     sums: Option<Sums>,
     /// It looked at what differs from the base only.
     pub is_compared: bool,
+}
+
+/// Where the header of a volume with received contents is.
+#[derive(Debug, Clone)]
+pub(super) enum Received {
+    /// In the property [`HEADER`].
+    Property,
+    /// In its files, and in the property until these operations have run. `None`: they have.
+    Ending {
+        /// The operations.
+        ending: Arc<Mutex<Option<Pending>>>,
+        /// They leave no mark that the volume is not complete.
+        is_complete: bool,
+    },
 }
 
 /// A snapshot that was received, whose vnodes are a tree.
@@ -189,6 +207,9 @@ impl Partition {
 
     /// The received snapshots of a file system, oldest first, and whether it has others.
     fn bases(&self, head: Head) -> Result<(Vec<dsl::Dataset>, bool)> {
+        if head.gone.is_none() {
+            self.settle_received(head.volume)?;
+        }
         let dataset = self.pool.dataset(&self.head_name(head))?;
         let all = self.reading(|| dataset.dsl().snapshots())?;
         let others = all.iter().any(|snapshot| !is_base(snapshot));
@@ -197,6 +218,7 @@ impl Partition {
 
     /// Whether the mark of a volume, if it has one, lets it take blocks.
     fn mark_takes_blocks(&self, id: VolumeId) -> Result<bool> {
+        self.settle_received(id)?;
         let dataset = self.pool.dataset(&self.name(id))?;
         let mark = self.reading(|| mark_of(dataset.dsl()))?;
         Ok(mark.is_empty() || mark == ITSELF)
@@ -370,12 +392,21 @@ impl Partition {
             let task = Box::new(SetProps { name, props, source: SetAs::Local });
             receiving.finish_with(vec![task]).map_err(poolhouse::Error::from)?;
         }
-        self.received.lock().insert(id);
+        self.received.lock().insert(id, Received::Property);
         Ok(())
     }
 
-    /// Puts the header of a volume in place that has received contents. Returns the header.
+    /// Puts the header of a volume in place that has received contents. Returns the header when it
+    /// is on disk.
     pub(super) fn end_received(&self, id: VolumeId) -> Result<Stored> {
+        let stored = self.begin_end(id)?;
+        self.settle_received(id)?;
+        Ok(stored)
+    }
+
+    /// Writes the header of a volume that has received contents, and queues the operations that
+    /// make it the only one. Returns the header.
+    fn begin_end(&self, id: VolumeId) -> Result<Stored> {
         let name = self.name(id);
         let stored = header_property(&self.pool, &name, id)?;
         stored.write(&self.fs(id)?)?;
@@ -396,19 +427,59 @@ impl Partition {
         if stored.header.kind == VolumeType::ReadOnly {
             bases.pop();
         }
-        {
-            let _mark = self.lock_mark(Head::of(id));
-            tasks.extend(bases.iter().map(|base| self.end_of(base.name())));
-            if let Err(error) = self.run(tasks) {
-                // The first one makes the volume complete. The others keep space, and nothing else.
-                if self.is_marked_received(id)? {
-                    return Err(error);
-                }
-                tracing::warn!(volume = id.0, error = chain(&error), "old snapshots of a release stay");
+        let live = self.pool.spa().writer().ok_or(poolhouse::Error::ReadOnly)?;
+        let _mark = self.lock_mark(Head::of(id));
+        tasks.extend(bases.iter().map(|base| self.end_of(base.name())));
+        self.note_changes();
+        let pending = live.queue_in_order(tasks).map_err(poolhouse::Error::from)?;
+        let (ending, is_complete) = (Arc::new(Mutex::new(Some(pending))), !stored.destroy_me);
+        self.received.lock().insert(id, Received::Ending { ending, is_complete });
+        Ok(stored)
+    }
+
+    /// Waits until a volume has no other header than that in its files, if it is about to. All that
+    /// changes or reads marks of such a volume calls this before.
+    ///
+    /// # Errors
+    /// [`Error::Pool`]: the pool refuses that, or has stopped. The next use of the volume tries it
+    /// again.
+    pub fn settle_received(&self, id: VolumeId) -> Result<()> {
+        let Some(Received::Ending { ending, .. }) = self.received.lock().get(&id).cloned() else {
+            return Ok(());
+        };
+        // Another thread that waits has the result.
+        let mut ending = ending.lock();
+        let Some(pending) = ending.take() else { return Ok(()) };
+        let live = self.pool.spa().writer().ok_or(poolhouse::Error::ReadOnly)?;
+        if let Err(error) = live.finish(pending) {
+            // The first operation makes the volume complete. The others keep space, and nothing
+            // else.
+            if self.is_marked_received(id).unwrap_or(true) {
+                self.received.lock().insert(id, Received::Property);
+                return Err(poolhouse::Error::from(error).into());
             }
+            tracing::warn!(volume = id.0, error = chain(&error), "old snapshots of a release stay");
         }
         self.received.lock().remove(&id);
-        Ok(stored)
+        Ok(())
+    }
+
+    /// Waits as [`Self::settle_received`] does, for all volumes.
+    pub fn settle_all_received(&self) {
+        let is_ending =
+            |(id, state): (&VolumeId, &Received)| matches!(state, Received::Ending { .. }).then_some(*id);
+        let all: Vec<VolumeId> = self.received.lock().iter().filter_map(is_ending).collect();
+        for id in all {
+            if let Err(error) = self.settle_received(id) {
+                let error = chain(&error);
+                tracing::error!(volume = id.0, error, "the header of what was received is not in place yet");
+            }
+        }
+    }
+
+    /// Whether a volume is complete as soon as its header is in place, which it is about to be.
+    pub(super) fn is_about_to_be_complete(&self, id: VolumeId) -> bool {
+        matches!(self.received.lock().get(&id), Some(Received::Ending { is_complete: true, .. }))
     }
 
     fn is_marked_received(&self, id: VolumeId) -> Result<bool> {
@@ -434,18 +505,27 @@ impl Partition {
     /// # Errors
     /// [`Error::Pool`], [`Error::Files`]: it can't be read or put in place.
     pub fn finish_received(&self, id: VolumeId) -> Result<()> {
-        let is_pending = self.received.lock().contains(&id);
-        if is_pending { self.end_received(id).map(drop) } else { Ok(()) }
+        let is_pending = matches!(self.received.lock().get(&id), Some(Received::Property));
+        if !is_pending {
+            return Ok(());
+        }
+        let stored = self.begin_end(id)?;
+        // Others may get a clone, whose mark is the same property.
+        if stored.header.kind == VolumeType::ReadOnly { Ok(()) } else { self.settle_received(id) }
     }
 
     /// The header of received contents that is not in place yet.
     pub(super) fn received_header(&self, id: VolumeId) -> Result<Option<Stored>> {
-        let is_pending = || self.received.lock().contains(&id);
+        let is_pending = || self.received.lock().contains_key(&id);
         if !is_pending() {
             return Ok(None);
         }
-        match header_property(&self.pool, &self.name(id), id) {
-            // It was put in place meanwhile.
+        let found = header_property(&self.pool, &self.name(id), id);
+        if found.is_err() {
+            // The group that removes it is being written.
+            self.settle_received(id)?;
+        }
+        match found {
             Err(_) if !is_pending() => Ok(None),
             found => found.map(Some),
         }

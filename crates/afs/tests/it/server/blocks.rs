@@ -128,7 +128,14 @@ impl Cell {
             Ok(()) => operator.complete(transaction),
             Err(_) => operator.end(transaction).unwrap(),
         }
+        self.settle();
         sent
+    }
+
+    /// Waits until what was received has its header in place, and its marks are gone.
+    fn settle(&self) {
+        let partition = self.there.server().core().partition(PartitionId(0)).unwrap();
+        partition.settle_all_received();
     }
 
     /// How many volumes were sent as blocks, with how many bytes, and how many dumps.
