@@ -49,7 +49,7 @@ use super::{
 use crate::server::header::Stored;
 use crate::server::{Error, Result, chain};
 use crate::types::{Unique, VolumeId, VolumeType};
-use crate::volume::{Sums, check, check_changes, is_same_since};
+use crate::volume::{Differences, Sums, check, check_changes, is_same_since};
 
 /// The value of [`INCOMPLETE`] for a volume that has received contents, and whose header is in the
 /// property [`HEADER`].
@@ -136,7 +136,8 @@ impl Blocks {
     /// `None`: the check of all vnodes is to decide.
     fn check_changes(&self) -> Option<Sums> {
         let Base { fs, txg, sums } = self.base.as_ref()?;
-        let found = check_changes(fs, &self.fs, *txg, *sums);
+        let touched = self.receiving.touched().map(Differences::Touched);
+        let found = check_changes(fs, &self.fs, touched.unwrap_or(Differences::Since(*txg)), *sums);
         let found = found.unwrap_or_else(|error| {
             tracing::debug!(error = chain(&error), "what changed can't be checked alone");
             None
@@ -327,14 +328,21 @@ impl Partition {
         let name = self.next_base(id)?;
         let options = ReceiveOptions { name, force: true, ..ReceiveOptions::default() };
         let receiving = Receiving::new(self.pool.spa(), from, &options).map_err(poolhouse::Error::from)?;
-        let contents = receiving.contents().map_err(poolhouse::Error::from)?;
+        let contents = receiving.dataset().map_err(poolhouse::Error::from)?;
         if self.reading(|| contents.redacted_for())?.is_some() {
             return Err(Error::Malformed);
         }
-        let os = self.reading(|| contents.objset())?.ok_or(Error::Malformed)?;
         let base = match base {
             Some(_) => self.checked_base(id, contents.phys().prev_snap_obj)?,
             None => None,
+        };
+        let os = match receiving.objset().filter(|_| base.is_some() && receiving.touched().is_some()) {
+            // The group of the exchange is the first that needs them on disk.
+            Some(os) => os.clone(),
+            None => {
+                let contents = receiving.contents().map_err(poolhouse::Error::from)?;
+                self.reading(|| contents.objset())?.ok_or(Error::Malformed)?
+            }
         };
         Ok(Blocks { receiving, fs: FileSystem::open(&os)?, guid, base, sums: None, is_compared: false })
     }

@@ -3,7 +3,7 @@
 use super::*;
 
 /// The groups of a release of changed files, at the source and at another site.
-const GROUPS: [u64; 2] = [1, 3];
+const GROUPS: [u64; 2] = [1, 2];
 
 /// The last synced group of each server.
 fn synced(cell: &Cell) -> [u64; 2] {
