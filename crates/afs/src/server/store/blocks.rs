@@ -11,9 +11,9 @@
 //!
 //! The receiver's snapshot is exactly what was sent. The header of the volume is not: its number,
 //! type and dates are its own. So it is written into the head after the exchange. Until then it is
-//! a property, which the transaction group of the exchange sets. So the volume is complete when that
-//! group is on disk, and nothing waits for the header in its place. The next increment goes into a
-//! clone of the snapshot, and what the head has had since goes with the old contents.
+//! a property, which the transaction group of the exchange sets. So the volume is complete when
+//! that group is on disk, and nothing waits for the header in its place. The next increment goes
+//! into a clone of the snapshot, and what the head has had since goes with the old contents.
 //!
 //! # On disk
 //! | what | where |
