@@ -14,8 +14,8 @@
 //! takes parts, sets the pace of all.
 //!
 //! # Life
-//! The dump begins when a receiver takes its first part. A receiver that needs no dump leaves before
-//! that, and it may be the last one.
+//! The dump begins when a receiver takes its first part. A receiver that needs no dump leaves
+//! before that, and it may be the last one.
 //!
 //! A receiver follows the dump until it is left behind, or gone. It never follows again.
 //!
