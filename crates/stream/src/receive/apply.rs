@@ -304,7 +304,10 @@ impl Target {
         let new = self.new_object(r, item)?;
         let (checksum, compress) = forms(r)?;
         let old = self.find(r.object)?;
-        if old.as_ref().is_none_or(|old| !is_alike(old, &new) || old.block_size() != new.block_size.into()) {
+        if old
+            .as_ref()
+            .is_none_or(|old| !is_alike(old, &new) || old.block_size() != u64::from(new.block_size))
+        {
             // Its data are freed.
             self.touched.note(r.object);
         }
