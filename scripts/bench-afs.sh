@@ -12,7 +12,8 @@
 # Each of these loads runs alone, if it is named. It writes target/bench-afs-LOAD.json, and has a page of its own.
 #   first-use        64 clients use 10,000 volumes for the first time (about 10 minutes)
 #   release          calls of `vos release` of 100 changed files among 20,000 to 2 and to 5 sites, by ours with blocks
-#                    and with dumps (about 10 minutes; for a million files: --files 1000000 --size 0, about 2 h)
+#                    and with dumps (about 10 minutes; a million files: --files 1000000 --size 16 --sites 2
+#                    --modes blocks, about 4 minutes and 12 GB of memory)
 #   release-nothing  `vos release` of 1,000 unchanged volumes with two sites (about 30 minutes)
 #   large            restore, dump, backup and remove of a volume of 20,000 files of 4 KiB and one of 256 MiB
 #                    (about 5 minutes; a million files: --files 1000000 --size 0 --big 0, about an hour)
@@ -28,6 +29,7 @@
 #   --size N        bytes of each of these files (release: 1024, large: 4096)
 #   --big N         MiB of one more file, for large (256)
 #   --sites LIST    numbers of sites, for release (2,5)
+#   --modes LIST    how ours sends, for release (blocks,dumps)
 #   --base PROGRAM  also measures another build of the example `afs_server`; of the loads that run alone, `large` does
 #   --debug         takes builds for development, to try a load: not for figures
 #   --record        writes docs/results/data/afs-*.json too, and updates their pages
@@ -43,7 +45,7 @@ cd "$(dirname "$0")/.."
 BENCH_LOAD=$(cut -d' ' -f1 /proc/loadavg)
 export BENCH_LOAD
 command="make bench-afs${*:+ BENCH_ARGS=\"$*\"}"
-base='' record='' options=() loads=() rounds=3 volumes='' files=20000 size='' big=256 sites=2,5
+base='' record='' options=() loads=() rounds=3 volumes='' files=20000 size='' big=256 sites=2,5 modes=blocks,dumps
 build=release
 while [ $# -gt 0 ]; do
   case $1 in
@@ -53,6 +55,7 @@ while [ $# -gt 0 ]; do
     --size) size=${2:?}; shift ;;
     --big) big=${2:?}; shift ;;
     --sites) sites=${2:?}; shift ;;
+    --modes) modes=${2:?}; shift ;;
     --debug) build=debug ;;
     --base) base=$(realpath "${2:?}"); shift ;;
     --record) record=1 ;;
@@ -184,14 +187,16 @@ release_load() { # LOAD ARGUMENT...
 }
 release() {
   program=$(example afs_verbs)
-  local mode to=(--load-client "$out/afsbench" --open "$work/open.dump" --folder "$work" --files "$files"
+  local mode to=(--load-client "$out/afsbench" --dump "$work/many.dump" --list "$work/many.list" --files "$files"
     --size "${size:-1024}" --sites "$sites")
+  # Servers restore files faster than clients can make them.
+  "$(example afs_many)" "$files" "${size:-1024}" "$work/many.dump" "$work/many.list"
   bring_up "$(tr , '\n' <<<"$sites" | sort -n | tail -1)"
   rm -f "$out/bench-afs-release.json.runs"
   release_load release "${to[@]}" --step prepare
-  for mode in blocks dumps; do
-    if [ $mode = dumps ]; then restart_all --dumps; else restart_all; fi
-    release_load release "${to[@]}" --step measure --mode $mode
+  for mode in ${modes//,/ }; do
+    if [ "$mode" = dumps ]; then restart_all --dumps; else restart_all; fi
+    release_load release "${to[@]}" --step measure --mode "$mode"
     stop_ours 2
     # The server says how it sent them.
     case $mode-$(grep '^sent as' "$ZAFS_STATE/h2/log/ours.out" | tail -1) in

@@ -24,12 +24,12 @@ RELEASE, NOTHING = 700_000_000, 710_000_000
 PEER = "dafileserver and davolserver"
 
 
-def load(args, address, volume, operation, threads, count):
-    files = os.path.join(args.folder, f"{address}.{volume}")
-    got = bench.on_host(1, args.load_client, address, volume, operation, threads, count, args.size, files)
+def change(args, address, volume):
+    """A client stores some of the files."""
+    got = bench.on_host(1, args.load_client, address, volume, "change", 1, args.changes, args.size, args.list)
     counts = bench.COUNTS.search(got.stdout)
-    if not counts or int(counts[2]) != count or int(counts[7]) not in (0, bench.VBUSY):
-        raise SystemExit(f"{operation} on {address} failed: {got.stdout}{got.stderr}")
+    if not counts or int(counts[2]) != args.changes or int(counts[7]) not in (0, bench.VBUSY):
+        raise SystemExit(f"change on {address} failed: {got.stdout}{got.stderr}")
 
 
 def prepare(args, servers):
@@ -37,12 +37,11 @@ def prepare(args, servers):
         volume = RELEASE + 2 * sites
         for addresses in servers.values():
             got = bench.on_host(1, "vos", "restore", addresses[0], "a", f"made.{volume}", "-id", volume, "-file",
-                                args.open, "-localauth")
+                                args.dump, "-localauth")
             if got.returncode:
                 raise SystemExit(f"vos restore failed: {got.stdout}{got.stderr}")
             # Volumes of both kinds have the same number, and the database has no use for it here.
             bench.on_host(1, "vos", "delentry", "-id", volume, "-localauth")
-            load(args, addresses[0], volume, "fill", 4, args.files)
             verbs.run(args, addresses[0], "sites", volume, 1, *addresses[1:sites])
 
 
@@ -52,7 +51,7 @@ def measure(args, servers, runs):
         # The first release after a restart is not measured.
         for number in range(args.rounds + 1):
             for addresses in servers.values():
-                load(args, addresses[0], volume, "change", 1, args.changes)
+                change(args, addresses[0], volume)
             # A dump has what changed within 2 s before the last release, too.
             time.sleep(3)
             for kind, addresses in servers.items():
@@ -67,6 +66,8 @@ def table(args, runs):
         for sites in args.sites:
             def of(kind):
                 return [run["wall"] for run in runs if (run["mode"], run["kind"], run["sites"]) == (mode, kind, sites)]
+            if not of("ours"):
+                continue
             rows.append([mode, sites, *bench.beside(of("ours"), of("peer"), ratio=GOAL)])
     about = bench.about(args.command, PEER, f"medians of {args.rounds} for each row, in turns")
     about["Volumes"] = f"{args.files} files of {args.size} bytes; {args.changes} change before each release"
@@ -97,8 +98,8 @@ def main():
     parser.add_argument("--servers", action="append", default=[], metavar="KIND=ADDRESS,...")
     parser.add_argument("--mode", choices=["blocks", "dumps"])
     parser.add_argument("--load-client")
-    parser.add_argument("--open", help="the dump of an empty volume that admits anonymous users")
-    parser.add_argument("--folder", help="where lists of files are kept")
+    parser.add_argument("--dump", help="the dump of a volume of so many files, which anonymous users may change")
+    parser.add_argument("--list", help="the list of its files")
     parser.add_argument("--files", type=int)
     parser.add_argument("--size", type=int)
     parser.add_argument("--changes", type=int, default=100)

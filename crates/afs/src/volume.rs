@@ -27,7 +27,7 @@ mod readable;
 mod restore;
 pub(crate) mod tree;
 
-pub use changed::{check_changes, is_same_since};
+pub use changed::{Differences, check_changes, is_same_since};
 pub use dump::{DumpScope, dump, dump_size};
 pub(crate) use dump::{Walk, dump_from};
 pub use readable::{Loss, LostPart, dump_readable};

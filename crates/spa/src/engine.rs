@@ -31,7 +31,7 @@ pub(crate) mod pool_writer;
 mod props;
 mod prune;
 
-pub use pool_writer::{ClearError, PoolWriter, TaskError};
+pub use pool_writer::{ClearError, Pending, PoolWriter, TaskError};
 pub use props::PoolProp;
 pub use prune::Prune;
 pub use zio::{FailMode, Reason};

@@ -33,7 +33,7 @@ mod writer;
 
 pub use error::{Error, Result};
 pub use reader::{Packet, Reader};
-pub use receive::{Corrected, ReceiveError, ReceiveOptions, Receiving, abort, correct};
+pub use receive::{Corrected, ReceiveError, ReceiveOptions, Receiving, Touch, abort, correct};
 pub use redact::{RedactError, redact};
 pub use send::{Forms, Lost, LostPart, Options, Origin, Resume, SendError, estimate, send, send_readable};
 pub use writer::Writer;

@@ -27,10 +27,12 @@ mod corrective;
 mod queue;
 mod raw;
 mod redact;
+mod touched;
 
 use std::io::Read;
 use std::sync::Arc;
 
+use dmu::Objset;
 use dsl::keys::{RawKeys, RawUse};
 use dsl::ops::key::NewCrypt;
 use dsl::ops::receive::{
@@ -53,6 +55,8 @@ use apply::Target;
 use corrective::BEST_EFFORT_CORRECTIVE;
 pub use corrective::{Corrected, correct};
 use queue::{Item, Queue};
+pub use touched::Touch;
+use touched::Touched;
 
 /// Bytes of records that are read ahead (`zfs_recv_queue_length`).
 pub static RECV_QUEUE_LENGTH: Tunable = Tunable::new(
@@ -197,6 +201,7 @@ pub struct Receiving {
     what: Received,
     place: Place,
     bytes: u64,
+    touched: Touched,
 }
 
 /// The dataset that a stream goes into. Unless it is finished or kept, it is destroyed.
@@ -357,9 +362,9 @@ impl Receiving {
             Err(error) => return Err(failed(place, false, error)),
         };
         match transfer(&mut reader, &mut state, target) {
-            Ok(()) => {
+            Ok(touched) => {
                 place.keep = true;
-                Ok(Receiving { what, place, bytes: reader.position() })
+                Ok(Receiving { what, place, bytes: reader.position(), touched })
             }
             Err((started, error)) => Err(failed(place, started, error)),
         }
@@ -396,7 +401,15 @@ impl Receiving {
         self.end(true, more)
     }
 
-    /// What was received, for reading. It has no name of a dataset yet.
+    /// The dataset that the stream went into. It has no name yet, and not all records are on disk.
+    ///
+    /// # Errors
+    /// * [`ReceiveError::Pool`]: the pool can't be read.
+    pub fn dataset(&self) -> Result<Dataset, ReceiveError> {
+        self.place.dataset()
+    }
+
+    /// What was received, for reading, when all of it is on disk.
     ///
     /// # Errors
     /// * [`ReceiveError::Pool`]: the pool can't be read, or has stopped.
@@ -405,10 +418,22 @@ impl Receiving {
         self.place.dataset()
     }
 
+    /// What was received, for reading, whether it is on disk or not. `None`: the receive has ended.
+    pub fn objset(&self) -> Option<&Objset> {
+        self.place.owned.as_ref().map(|owned| owned.objset())
+    }
+
+    /// Where an increment may differ from the snapshot that it builds on, in the order of its
+    /// records. All other objects are the same. `None`: that is not known, because the stream is
+    /// whole, or continues another one, or has too many records.
+    pub fn touched(&self) -> Option<&[Touch]> {
+        self.touched.all()
+    }
+
     fn end(mut self, keep_later: bool, more: Vec<Box<dyn SyncTask + Send>>) -> Result<(), ReceiveError> {
         let live = writer(&self.place.spa)?;
-        // What was written before the dataset lost its owner is part of what is replaced.
-        live.sync_all()?;
+        // The txg of the operation has all records, and what was written before the dataset lost
+        // its owner: it writes datasets before it runs operations.
         let (object, hidden) = (self.place.object, self.place.hidden);
         let end: Box<dyn SyncTask + Send> =
             Box::new(ReceiveEnd { what: self.what.clone(), object, hidden, keep_later });
@@ -499,7 +524,7 @@ fn transfer<R: Read>(
     reader: &mut Reader<R>,
     state: &mut State,
     mut target: Target,
-) -> Result<(), (bool, ReceiveError)> {
+) -> Result<Touched, (bool, ReceiveError)> {
     let queue = &Queue::new(RECV_QUEUE_LENGTH.get() as usize, RECV_WRITE_BATCH_SIZE.get() as usize);
     std::thread::scope(|scope| {
         let write = move || {

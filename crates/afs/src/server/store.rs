@@ -26,6 +26,7 @@
 
 mod beside;
 mod blocks;
+mod clones;
 mod entry;
 mod headers;
 mod hexadecimal;
@@ -45,7 +46,7 @@ pub use identity::Identity;
 pub use left::{Contents, Failures, Left};
 pub use offline::{Offline, OnDisk, partitions};
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -56,8 +57,7 @@ use dsl::ops::destroy::{DestroyHead, DestroySnapshots};
 use dsl::ops::props::{InheritProp, SetAs, SetProps};
 use dsl::ops::rename::{Rename, RenameSnapshot};
 use dsl::ops::rollback::Rollback;
-use dsl::ops::snapshot::Snapshot;
-use dsl::{LongHold, PropList, Setting, Source, SyncTask, Value};
+use dsl::{LongHold, Setting, Source, SyncTask, Value};
 use ondisk::Txg;
 use parking_lot::{Mutex, MutexGuard};
 use poolhouse::Pool;
@@ -69,6 +69,7 @@ use crate::partition::PartitionId;
 use crate::types::VolumeId;
 use crate::volume::new_volume;
 use beside::Others;
+use blocks::Received;
 use hexadecimal::{from_hexadecimal, hexadecimal};
 use kept::List;
 pub(super) use left::of_name;
@@ -108,6 +109,9 @@ const CANMOUNT_NOAUTO: u64 = 2;
 /// Parts of the file systems of a partition whose marks can change at the same time.
 const MARKS: usize = 64;
 
+/// An operation on datasets.
+type Task = Box<dyn SyncTask + Send>;
+
 /// A partition of a server.
 #[derive(Debug)]
 pub struct Partition {
@@ -122,8 +126,10 @@ pub struct Partition {
     /// Held from the reading of a file system's mark to the change of it.
     marks: [Mutex<()>; MARKS],
     others: Others,
+    /// Clones that this server made and did not send.
+    unsent: Mutex<BTreeSet<VolumeId>>,
     /// Volumes with received contents whose headers are not in place.
-    received: Mutex<BTreeSet<VolumeId>>,
+    received: Mutex<BTreeMap<VolumeId, Received>>,
     /// The last txg in which the header of a volume was written that was closed since.
     closed: AtomicU64,
     /// The list of its volumes, until its use ends. `None`: it can't be kept.
@@ -272,9 +278,10 @@ impl Partition {
         getrandom::fill(&mut nonce).map_err(|_| Error::Random)?;
         let nonce = u64::from_ne_bytes(nonce);
         let marks = std::array::from_fn(|_| Mutex::default());
-        let (others, received) = (Others::default(), Mutex::default());
+        let (others, unsent, received) = Default::default();
         let (dataset, closed, list) = (dataset.to_owned(), AtomicU64::new(0), Mutex::default());
-        let partition = Self { id, pool, dataset, before, nonce, marks, others, received, closed, list, key };
+        let partition =
+            Self { id, pool, dataset, before, nonce, marks, others, unsent, received, closed, list, key };
         partition.mark(state::running(before.crashes))?;
         match List::open(&partition) {
             Ok(list) => *partition.list.lock() = Some(Arc::new(list)),
@@ -296,6 +303,7 @@ impl Partition {
     /// # Errors
     /// [`Error::Pool`]: it can't be marked.
     pub fn end(&self) -> Result<()> {
+        self.settle_all_received();
         self.end_list();
         self.mark(state::stopped(self.before.crashes, self.nonce))?;
         *self.key.lock() = None;
@@ -340,7 +348,7 @@ impl Partition {
     }
 
     /// Runs operations in one transaction group, until one is refused.
-    fn run(&self, tasks: Vec<Box<dyn SyncTask + Send>>) -> Result<()> {
+    fn run(&self, tasks: Vec<Task>) -> Result<()> {
         let live = self.pool.spa().writer().ok_or(poolhouse::Error::ReadOnly)?;
         self.note_changes();
         Ok(live.run_in_order(tasks).map_err(poolhouse::Error::from)?)
@@ -356,7 +364,7 @@ impl Partition {
     }
 
     /// The operation that destroys a snapshot.
-    fn end_of(&self, name: String) -> Box<dyn SyncTask + Send> {
+    fn end_of(&self, name: String) -> Task {
         self.others.end(&name);
         Box::new(DestroySnapshots { names: vec![name], defer: false })
     }
@@ -402,8 +410,12 @@ impl Partition {
     /// # Errors
     /// [`Error::Pool`]: there is no such volume.
     pub fn finish(&self, id: VolumeId, named: Option<&Stored>, is_complete: bool) -> Result<()> {
+        if named.is_none() && is_complete && self.is_about_to_be_complete(id) {
+            return Ok(());
+        }
+        self.settle_received(id)?;
         let name = self.name(id);
-        let mut tasks: Vec<Box<dyn SyncTask + Send>> = Vec::new();
+        let mut tasks: Vec<Task> = Vec::new();
         if let Some(stored) = named {
             let props = vec![shown(stored)];
             tasks.push(Box::new(SetProps { name: name.clone(), props, source: SetAs::Local }));
@@ -435,12 +447,7 @@ impl Partition {
     /// mark is right already.
     ///
     /// The caller has locked the mark, so that of two changes at once none is lost.
-    fn mark_clone(
-        &self,
-        head: Head,
-        id: VolumeId,
-        is_incomplete: bool,
-    ) -> Result<Option<Box<dyn SyncTask + Send>>> {
+    fn mark_clone(&self, head: Head, id: VolumeId, is_incomplete: bool) -> Result<Option<Task>> {
         let name = self.head_name(head);
         let dataset = self.pool.dataset(&name)?;
         let found = self.pool.spa().read(|| mark_of(dataset.dsl())).map_err(poolhouse::Error::from)?;
@@ -500,121 +507,18 @@ impl Partition {
         Txg(self.closed.load(Ordering::Acquire))
     }
 
-    /// The header of a clone.
-    ///
-    /// # Errors
-    /// * [`Error::Pool`]: there is no such clone, or it can't be read.
-    /// * [`Error::Header`]: the property is missing or malformed.
-    pub fn clone_header(&self, head: Head, id: VolumeId) -> Result<Stored> {
-        header_property(&self.pool, &self.snapshot_name(head, id), id)
-    }
-
-    /// The properties of a clone with this header.
-    fn clone_properties(stored: &Stored) -> Result<PropList> {
-        Ok(vec![text(HEADER, hexadecimal(&stored.encode()?)), shown(stored)])
-    }
-
-    /// Makes a clone of a volume: a snapshot. One that is incomplete by its header goes at the next
-    /// start. It may take the place of a volume or clone of the
-    /// same number, in the same transaction group.
-    ///
-    /// # Errors
-    /// [`Error::Pool`]: the clone exists, or what it replaces is in use.
-    pub fn clone_volume(&self, of: VolumeId, stored: &Stored, instead: Option<Found>) -> Result<()> {
-        let (id, head) = (stored.header.id, Head::of(of));
-        let props = Self::clone_properties(stored)?;
-        let Some(old) = instead else {
-            let names = vec![self.snapshot_name(head, id)];
-            // A crash must not leave it without a mark: both are in one transaction group.
-            let _mark = self.lock_mark(head);
-            let mut tasks: Vec<Box<dyn SyncTask + Send>> = Vec::new();
-            tasks.extend(self.mark_clone(head, id, stored.destroy_me)?);
-            tasks.push(Box::new(Snapshot { names, props, enforce_limits: true }));
-            return self.run(tasks);
-        };
-        if let Found::Dataset(old) = old {
-            self.drop_bases(old)?;
-        }
-        // The old one goes when the new one is there.
-        let new = self.new_name(head, id);
-        let names = vec![new.clone()];
-        let (gone, destroy): (_, Box<dyn SyncTask + Send>) = match old {
-            Found::Snapshot { id, head } => {
-                let names = vec![self.snapshot_name(head, id)];
-                (names[0].clone(), Box::new(DestroySnapshots { names, defer: false }))
-            }
-            Found::Dataset(id) => (self.name(id), Box::new(DestroyHead { name: self.name(id) })),
-        };
-        self.others.end(&gone);
-        let replaced = self.run(vec![
-            Box::new(Snapshot { names, props, enforce_limits: true }),
-            destroy,
-            Box::new(self.renamed_new(head, id)),
-        ]);
-        if let Err(error) = replaced {
-            // What it was to replace is in use. If that is gone, the next start goes on.
-            if self.pool.dataset(&gone).is_ok() && self.pool.dataset(&new).is_ok() {
-                let _ = self.destroy_snapshot(new);
-            }
-            return Err(error);
-        }
-        if let Found::Snapshot { head, .. } = old
-            && let Err(error) = self.destroy_empty(head)
-        {
-            tracing::warn!(dataset = self.head_name(head), error = chain(&error), "it stays, and is empty");
-        }
-        Ok(())
-    }
-
-    /// Stores the header of a clone.
-    ///
-    /// # Errors
-    /// [`Error::Pool`]: there is no such clone.
-    pub fn set_clone_header(&self, head: Head, id: VolumeId, stored: &Stored) -> Result<()> {
-        let (name, props) = (self.snapshot_name(head, id), Self::clone_properties(stored)?);
-        let mut tasks: Vec<Box<dyn SyncTask + Send>> =
-            vec![Box::new(SetProps { name, props, source: SetAs::Local })];
-        let _mark = (!stored.destroy_me).then(|| self.lock_mark(head));
-        if !stored.destroy_me {
-            tasks.extend(self.mark_clone(head, id, false)?);
-        }
-        self.run(tasks)
-    }
-
-    /// Destroys a clone. The file system goes with its last clone if its own volume is gone.
-    ///
-    /// # Errors
-    /// [`Error::Pool`]: there is no such clone, or it is in use.
-    pub fn destroy_clone(&self, head: Head, id: VolumeId) -> Result<()> {
-        let names = vec![self.snapshot_name(head, id)];
-        self.others.end(&names[0]);
-        let mut tasks: Vec<Box<dyn SyncTask + Send>> =
-            vec![Box::new(DestroySnapshots { names, defer: false })];
-        {
-            let _mark = self.lock_mark(head);
-            tasks.extend(self.mark_clone(head, id, false)?);
-            self.run(tasks)?;
-        }
-        self.destroy_empty(head)
-    }
-
-    /// Destroys a file system without a volume and clones.
-    fn destroy_empty(&self, head: Head) -> Result<()> {
-        if head.gone.is_none() {
-            return Ok(());
-        }
-        let name = self.head_name(head);
-        let dataset = self.pool.dataset(&name)?;
-        let left = self.pool.spa().read(|| dataset.dsl().snapshot_count()).map_err(poolhouse::Error::from)?;
-        if left == 0 { self.destroy_head(name) } else { Ok(()) }
-    }
-
     /// Destroys a volume. If clones of it stay, their file system gets another name, and keeps no
     /// space beyond that of the newest one. Returns that file system.
     ///
     /// # Errors
     /// [`Error::Pool`]: there is no such volume, or it is in use.
     pub fn destroy(&self, id: VolumeId) -> Result<Option<Head>> {
+        let gone = self.destroy_files(id)?;
+        self.received.lock().remove(&id);
+        Ok(gone)
+    }
+
+    fn destroy_files(&self, id: VolumeId) -> Result<Option<Head>> {
         let name = self.name(id);
         self.end_restore(id)?;
         self.drop_blocks(Head::of(id))?;
@@ -633,7 +537,7 @@ impl Partition {
         let new = self.head_name(head);
         let to = newest.split_once('@').map(|(_, snapshot)| format!("{new}@{snapshot}"));
         // The name first: a volume that was rolled back is not served again.
-        let rename = |old: &str, new: &str| -> Box<dyn SyncTask + Send> {
+        let rename = |old: &str, new: &str| -> Task {
             Box::new(Rename { old: old.to_owned(), new: new.to_owned(), enforce_limits: false })
         };
         let gone = self.run(vec![rename(&name, &new), Box::new(Rollback { name: new.clone(), to })]);
@@ -685,8 +589,8 @@ impl Partition {
         self.end_change_of_number(id).map(drop)
     }
 
-    fn no_pending(&self, name: &str) -> Vec<Box<dyn SyncTask + Send>> {
-        let inherit = |property: &str| -> Box<dyn SyncTask + Send> {
+    fn no_pending(&self, name: &str) -> Vec<Task> {
+        let inherit = |property: &str| -> Task {
             let (name, property) = (name.to_owned(), property.to_owned());
             Box::new(InheritProp { name, property, received: false })
         };

@@ -601,6 +601,10 @@ impl Volume {
             }
             Found::Snapshot { .. } => Ok(()),
             Found::Dataset(id) => {
+                if is_unwritten || open.is_dirty() {
+                    // After a crash, the header that came with the contents would follow.
+                    self.partition.settle_received(id)?;
+                }
                 // The header is not on disk later than the mark is gone.
                 open.flush()?;
                 self.partition.finish(id, is_unwritten.then_some(&stored), is_complete)?;

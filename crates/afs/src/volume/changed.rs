@@ -10,12 +10,16 @@
 //! A circle of directories needs a directory whose parent changed. So the walk to the root begins
 //! at those that differ.
 //!
+//! Blocks that are not on disk have no births. What was just received is compared by the records of
+//! its stream instead ([`Differences::Touched`]).
+//!
 //! The time is that of the changes, and of the directories that have them.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
-use dmu::{Change, Objset};
+use dmu::{Change, Dnode, Objset};
 use ondisk::{ObjNum, Txg};
+use poolhouse::stream::Touch;
 use zpl::{AfsBrief, FileSystem};
 
 use super::tree::{MOST_VNODES, StoredVnode, Sums, TWO_NAMES, identity};
@@ -51,6 +55,15 @@ struct Pair {
     new: Option<Facts>,
 }
 
+/// Where two states may differ.
+#[derive(Debug, Clone, Copy)]
+pub enum Differences<'a> {
+    /// In what was born after this txg. Both states are on disk.
+    Since(Txg),
+    /// In these objects. The new state need not be on disk.
+    Touched(&'a [Touch]),
+}
+
 /// The directory that names a vnode, and how often.
 type Naming = Option<(Vnode, u32)>;
 
@@ -72,7 +85,7 @@ struct Changes<'a> {
 }
 
 /// Checks that the vnodes of `new` are a tree. It was made from `old`, whose vnodes are one with
-/// these sums: what differs was born after the txg `since`. `None`: the two can't be compared.
+/// these sums. `None`: the two can't be compared.
 ///
 /// The greatest uniquifier may be that of a vnode that is gone. After an error, [`super::check()`]
 /// may still find a tree: if the old state is damaged, or a limit is met that holds for both states
@@ -80,13 +93,21 @@ struct Changes<'a> {
 ///
 /// # Errors
 /// [`Error::Shape`] and others, as of [`super::restore()`].
-pub fn check_changes(old: &FileSystem, new: &FileSystem, since: Txg, sums: Sums) -> Result<Option<Sums>> {
+pub fn check_changes(
+    old: &FileSystem,
+    new: &FileSystem,
+    differences: Differences<'_>,
+    sums: Sums,
+) -> Result<Option<Sums>> {
     if !new.reads_files_like(old) {
         return Ok(None);
     }
     let (vnodes, names, below) = Default::default();
     let mut changes = Changes { old, new, vnodes, names, below };
-    changes.collect(since)?;
+    match differences {
+        Differences::Since(since) => changes.collect(since)?,
+        Differences::Touched(touched) => changes.collect_touched(touched)?,
+    }
     changes.check()?;
     Ok(changes.sums(sums))
 }
@@ -129,6 +150,23 @@ fn is_same(old: &FileSystem, new: &FileSystem, number: ObjNum) -> Result<bool> {
     Ok(old.phys() == new.phys())
 }
 
+/// Whether an object has the same dnode in both states, but for pointers.
+fn has_same_dnode(old: &FileSystem, new: &FileSystem, number: ObjNum) -> Result<bool> {
+    let dnode = |fs: &FileSystem| match fs.objset().dnode(number) {
+        Err(dmu::Error::NoSuchObject { .. }) => Ok(None),
+        dnode => dnode.map(Some).map_err(zpl::Error::Dmu),
+    };
+    let facts =
+        |dnode: &Dnode| (dnode.kind(), dnode.block_size(), dnode.bonus_kind(), dnode.phys().num_slots());
+    let has_spill = |dnode: &Dnode| dnode.phys().spill.is_some();
+    Ok(match (dnode(old)?, dnode(new)?) {
+        (Some(old), Some(new)) => {
+            facts(&old) == facts(&new) && old.bonus() == new.bonus() && !has_spill(&old) && !has_spill(&new)
+        }
+        _ => false,
+    })
+}
+
 fn wrong<T>(vnode: Vnode, why: &'static str) -> Result<T> {
     Err(Error::Shape { place: Place { record: Record::Vnode(vnode), at: 0 }, why })
 }
@@ -151,6 +189,40 @@ impl Changes<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Adds what differs, of the objects of a stream.
+    fn collect_touched(&mut self, touched: &[Touch]) -> Result<()> {
+        let mut touched = touched.to_vec();
+        touched.sort_unstable_by_key(|touch| touch.first);
+        // A stream may say the same more than once.
+        let (mut numbers, mut next) = (BTreeSet::new(), object(Vnode::ROOT));
+        let mut enter = |number: ObjNum| {
+            numbers.insert(number);
+            let place = Place { record: Record::Vnode(Vnode::ROOT), at: 0 };
+            let too_many = Error::TooLong { place, field: "the list of vnodes", max: MOST_VNODES };
+            if numbers.len() > MOST_VNODES { Err(too_many) } else { Ok(()) }
+        };
+        for Touch { first, last, is_dnode } in touched {
+            if last < object(Vnode::ROOT) || is_dnode && has_same_dnode(self.old, self.new, first)? {
+                continue;
+            }
+            if first == last {
+                enter(first)?;
+                continue;
+            }
+            // Those of a range were freed. A new object has a record of its own.
+            next = next.max(first);
+            for dnode in self.old.objset().objects(next) {
+                let number = dnode.map_err(zpl::Error::Dmu)?.object();
+                if number > last {
+                    break;
+                }
+                enter(number)?;
+            }
+            next = next.max(ObjNum(last.0.saturating_add(1)));
+        }
+        numbers.into_iter().try_for_each(|number| self.add(number))
     }
 
     /// Adds a vnode that differs.

@@ -55,6 +55,15 @@ pub enum TaskError {
     Stopped(#[from] Stopped),
 }
 
+/// Operations that were queued ([`PoolWriter::queue_in_order`]). They run, whether it is dropped or
+/// not.
+#[derive(Debug, Default)]
+pub struct Pending {
+    txg: Txg,
+    /// `None`: there are no operations.
+    ticket: Option<Ticket>,
+}
+
 /// Why errors were not cleared.
 #[derive(Debug, thiserror::Error)]
 pub enum ClearError {
@@ -453,43 +462,64 @@ impl PoolWriter {
     /// * [`TaskError::Refused`]: an operation is refused, for the reason inside.
     /// * [`TaskError::Stopped`]: the pool has stopped.
     pub fn run_in_order(&self, tasks: Vec<Box<dyn SyncTask + Send>>) -> Result<(), TaskError> {
+        self.queue_in_order(tasks).map_err(TaskError::Stopped).and_then(|queued| self.finish(queued))
+    }
+
+    /// Queues operations for the open txg, or a later one, as [`PoolWriter::run_in_order`] does.
+    /// It waits for none. Changes that come later are in the same txg, or in a later one.
+    ///
+    /// # Errors
+    /// * [`Stopped`]: the pool has stopped, and none of them is queued.
+    pub fn queue_in_order(&self, tasks: Vec<Box<dyn SyncTask + Send>>) -> Result<Pending, Stopped> {
         if tasks.is_empty() {
-            return Ok(());
+            return Ok(Pending::default());
         }
-        let done = self.run_chains(vec![tasks.into()])?;
-        done.into_iter().next().expect("one result for one chain").map_err(TaskError::Refused)
+        let (txg, tickets) = self.queue_chains(vec![tasks.into()])?;
+        Ok(Pending { txg, ticket: tickets.into_iter().next() })
+    }
+
+    /// Waits until queued operations are on disk.
+    ///
+    /// # Errors
+    /// Those of [`PoolWriter::run_in_order`].
+    pub fn finish(&self, pending: Pending) -> Result<(), TaskError> {
+        let Pending { mut txg, ticket } = pending;
+        let Some(ticket) = ticket else { return Ok(()) };
+        self.wait_for(&mut txg, &ticket)?.map_err(TaskError::Refused)
     }
 
     fn run_chains(&self, chains: Vec<Chain>) -> Result<Vec<dsl::Result<()>>, Stopped> {
+        let (mut txg, tickets) = self.queue_chains(chains)?;
+        tickets.iter().map(|ticket| self.wait_for(&mut txg, ticket)).collect()
+    }
+
+    fn queue_chains(&self, chains: Vec<Chain>) -> Result<(Txg, Vec<Ticket>), Stopped> {
         self.txgs.check_suspended()?;
         let hold = self.txgs.hold(0)?;
-        let mut txg = hold.txg();
+        let txg = hold.txg();
         let batch = self.parts.sync.batches.fetch_add(1, Ordering::Relaxed);
         let mut patience = 2 * TXG_DEFER_SIZE;
-        let tickets: Vec<Ticket> = {
-            let mut queue = self.parts.sync.tasks[txg.0 as usize % TXG_SIZE].lock();
-            let enter = |chain| {
-                let ticket = Ticket::default();
-                let patience = std::mem::take(&mut patience);
-                queue.push(Queued { chain, ticket: ticket.clone(), batch, patience });
-                ticket
-            };
-            chains.into_iter().map(enter).collect()
+        let mut queue = self.parts.sync.tasks[txg.0 as usize % TXG_SIZE].lock();
+        let enter = |chain| {
+            let ticket = Ticket::default();
+            let patience = std::mem::take(&mut patience);
+            queue.push(Queued { chain, ticket: ticket.clone(), batch, patience });
+            ticket
         };
-        drop(hold);
-        let mut results = Vec::new();
-        for ticket in tickets {
-            results.push(loop {
-                self.txgs.wait_synced(txg)?;
-                match ticket.take() {
-                    Some(result) => break result,
-                    // The operation waits for freed space, which the next txg brings nearer, or for
-                    // a txg of its own.
-                    None => txg = Txg(txg.0 + 1),
-                }
-            });
+        Ok((txg, chains.into_iter().map(enter).collect()))
+    }
+
+    /// Waits for the result of an operation that was queued for a txg.
+    fn wait_for(&self, txg: &mut Txg, ticket: &Ticket) -> Result<dsl::Result<()>, Stopped> {
+        loop {
+            self.txgs.wait_synced(*txg)?;
+            match ticket.take() {
+                Some(result) => return Ok(result),
+                // The operation waits for freed space, which the next txg brings nearer, or for a
+                // txg of its own.
+                None => *txg = Txg(txg.0 + 1),
+            }
         }
-        Ok(results)
     }
 
     /// Writes a command to the pool's history with the next txg (`zpool_log_history`).

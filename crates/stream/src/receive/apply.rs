@@ -31,6 +31,7 @@ use spa::engine::PoolWriter;
 
 use super::queue::Item;
 use super::raw::Raw;
+use super::touched::Touched;
 use super::{Place, ReceiveError, Received, writer};
 
 /// What a record dirties beside its payload: blocks of dnodes, indirect blocks.
@@ -89,6 +90,7 @@ pub(super) struct Target {
     /// The highest object of the stream.
     highest: u64,
     point: Option<ResumePoint>,
+    touched: Touched,
     /// Embedded blocks can't be encrypted.
     encrypted: bool,
     /// The stream is raw.
@@ -118,6 +120,7 @@ impl Target {
             last: (0, 0),
             highest: field(mos::DS_RESUME_OBJECT)?,
             point: None,
+            touched: Touched::new(full || resumes || what.raw.is_some()),
             encrypted,
             raw: what.raw.as_ref().map(|keys| Raw::new(keys.objset.max_block)),
             spare: 0,
@@ -221,23 +224,29 @@ impl Target {
         if dnode.nlevels() > 1 { self.check_spare(BESIDE) } else { Ok(()) }
     }
 
-    /// Ends a stream of which all records were written.
-    pub(super) fn end(&self) -> Result<(), ReceiveError> {
+    /// Ends a stream of which all records were written. Returns the objects that it had.
+    pub(super) fn end(self) -> Result<Touched, ReceiveError> {
         // The stream says nothing about objects behind its last.
-        if self.clone { self.free_objects(self.highest + 1, u64::MAX) } else { Ok(()) }
+        if self.clone {
+            self.free_objects(self.highest + 1, u64::MAX)?;
+        }
+        Ok(self.touched)
     }
 
     fn one(&mut self, tx: &Tx, item: &Item) -> Result<(), Wrong> {
         let at = match &item.record {
             Record::Object(r) => {
+                self.touched.note_dnode(r.object, r.dn_slots.max(1));
                 self.object(tx, r, item)?;
                 (r.object, 0)
             }
             Record::Write(r) => {
+                self.touched.note(r.object);
                 self.data(tx, r, item)?;
                 (r.object, r.offset)
             }
             Record::WriteEmbedded(r) => {
+                self.touched.note(r.object);
                 self.embedded(tx, r, item)?;
                 (r.object, r.offset)
             }
@@ -252,9 +261,16 @@ impl Target {
                     self.check_spare(2 * size)?;
                 }
                 self.check_freed(&dnode)?;
+                // Each object is followed by one that frees what is behind its last block.
+                if r.offset <= dnode.max_blkid().0.saturating_mul(size).saturating_add(size - 1) {
+                    self.touched.note(r.object);
+                }
                 return self.free_blocks(tx, &dnode, r);
             }
-            Record::Spill(r) => return self.spill_block(tx, r, item),
+            Record::Spill(r) => {
+                self.touched.note(r.object);
+                return self.spill_block(tx, r, item);
+            }
             Record::ObjectRange(r) => return self.raw_range(r),
             Record::WriteByRef(_) => return wrong("only deduplicated streams have such a record"),
             Record::Begin(_) | Record::End(_) | Record::FreeObjects(_) | Record::Redact(_) => {
@@ -287,7 +303,15 @@ impl Target {
         }
         let new = self.new_object(r, item)?;
         let (checksum, compress) = forms(r)?;
-        match self.find(r.object)? {
+        let old = self.find(r.object)?;
+        if old
+            .as_ref()
+            .is_none_or(|old| !is_alike(old, &new) || old.block_size() != u64::from(new.block_size))
+        {
+            // Its data are freed.
+            self.touched.note(r.object);
+        }
+        match old {
             Some(old) if is_alike(&old, &new) => self.change(tx, &old, r, &new)?,
             old => self.claim(tx, old.as_ref(), ObjNum(r.object), &new)?,
         }
@@ -510,6 +534,9 @@ impl Target {
     fn free_range(&mut self, r: &FreeObjects, (record, at): (u64, u64)) -> Result<(), ReceiveError> {
         let why = "its range is impossible";
         let end = r.first.checked_add(r.count).ok_or(ReceiveError::Record { record, at, why })?;
+        if end > r.first {
+            self.touched.note_range(r.first, end - 1);
+        }
         self.free_objects(r.first, end)
     }
 

@@ -6,10 +6,14 @@
 //! are found by the snapshot's guid alone, never by a name or date. So an increment goes onto the
 //! contents that it was made from, or nowhere.
 //!
+//! As long as the sender has the clone itself, it needs no bookmark. The transaction group that
+//! destroys the clone makes one, so that a release takes no group for it.
+//!
 //! The receiver's snapshot is exactly what was sent. The header of the volume is not: its number,
 //! type and dates are its own. So it is written into the head after the exchange. Until then it is
-//! a property, which the transaction group of the exchange sets. The next increment goes into a
-//! clone of the snapshot, and what the head has had since goes with the old contents.
+//! a property, which the transaction group of the exchange sets. So the volume is complete when
+//! that group is on disk, and nothing waits for the header in its place. The next increment goes
+//! into a clone of the snapshot, and what the head has had since goes with the old contents.
 //!
 //! # On disk
 //! | what | where |
@@ -24,23 +28,28 @@
 //! puts the header in place.
 
 use std::io::{Cursor, Read};
+use std::sync::Arc;
 
 use dsl::keys::KeyStatus;
 use dsl::ops::bookmark::{CreateBookmarks, DestroyBookmarks};
 use dsl::ops::props::{InheritProp, SetAs, SetProps};
-use dsl::{Source, SyncTask, Value};
+use dsl::{Source, Value};
 use ondisk::bytes::le64;
 use ondisk::replay::{BACKUP_MAGIC, RECORD_SIZE, Record};
 use ondisk::{ByteOrder, Txg};
+use parking_lot::Mutex;
+use poolhouse::spa::engine::Pending;
 use poolhouse::stream::{self, Origin, ReceiveError, ReceiveOptions, Receiving, SendError};
 use zpl::FileSystem;
 
 use super::left::mark_of;
-use super::{HEADER, Head, INCOMPLETE, ITSELF, Partition, header_property, hexadecimal, text, user_text};
+use super::{
+    HEADER, Head, INCOMPLETE, ITSELF, Partition, Task, header_property, hexadecimal, text, user_text,
+};
 use crate::server::header::Stored;
 use crate::server::{Error, Result, chain};
 use crate::types::{Unique, VolumeId, VolumeType};
-use crate::volume::{Sums, check, check_changes, is_same_since};
+use crate::volume::{Differences, Sums, check, check_changes, is_same_since};
 
 /// The value of [`INCOMPLETE`] for a volume that has received contents, and whose header is in the
 /// property [`HEADER`].
@@ -54,6 +63,8 @@ const BASE: &str = "release-base.";
 const NUMBERS: [&str; 2] = ["0", "1"];
 /// The names of bookmarks of what was sent, but for a guid.
 const SENT: &str = "sent-";
+/// What the log says without one of them.
+const NO_BOOKMARK: &str = "no bookmark is kept: the next release is sent as a dump";
 /// Most bookmarks of a volume. Sites that missed more releases get a dump.
 const MOST_SENT: usize = 4;
 
@@ -79,6 +90,20 @@ pub struct Blocks {
     sums: Option<Sums>,
     /// It looked at what differs from the base only.
     pub is_compared: bool,
+}
+
+/// Where the header of a volume with received contents is.
+#[derive(Debug, Clone)]
+pub(super) enum Received {
+    /// In the property [`HEADER`].
+    Property,
+    /// In its files, and in the property until these operations have run. `None`: they have.
+    Ending {
+        /// The operations.
+        ending: Arc<Mutex<Option<Pending>>>,
+        /// They leave no mark that the volume is not complete.
+        is_complete: bool,
+    },
 }
 
 /// A snapshot that was received, whose vnodes are a tree.
@@ -111,7 +136,8 @@ impl Blocks {
     /// `None`: the check of all vnodes is to decide.
     fn check_changes(&self) -> Option<Sums> {
         let Base { fs, txg, sums } = self.base.as_ref()?;
-        let found = check_changes(fs, &self.fs, *txg, *sums);
+        let touched = self.receiving.touched().map(Differences::Touched);
+        let found = check_changes(fs, &self.fs, touched.unwrap_or(Differences::Since(*txg)), *sums);
         let found = found.unwrap_or_else(|error| {
             tracing::debug!(error = chain(&error), "what changed can't be checked alone");
             None
@@ -182,6 +208,9 @@ impl Partition {
 
     /// The received snapshots of a file system, oldest first, and whether it has others.
     fn bases(&self, head: Head) -> Result<(Vec<dsl::Dataset>, bool)> {
+        if head.gone.is_none() {
+            self.settle_received(head.volume)?;
+        }
         let dataset = self.pool.dataset(&self.head_name(head))?;
         let all = self.reading(|| dataset.dsl().snapshots())?;
         let others = all.iter().any(|snapshot| !is_base(snapshot));
@@ -190,6 +219,7 @@ impl Partition {
 
     /// Whether the mark of a volume, if it has one, lets it take blocks.
     fn mark_takes_blocks(&self, id: VolumeId) -> Result<bool> {
+        self.settle_received(id)?;
         let dataset = self.pool.dataset(&self.name(id))?;
         let mark = self.reading(|| mark_of(dataset.dsl()))?;
         Ok(mark.is_empty() || mark == ITSELF)
@@ -298,14 +328,21 @@ impl Partition {
         let name = self.next_base(id)?;
         let options = ReceiveOptions { name, force: true, ..ReceiveOptions::default() };
         let receiving = Receiving::new(self.pool.spa(), from, &options).map_err(poolhouse::Error::from)?;
-        let contents = receiving.contents().map_err(poolhouse::Error::from)?;
+        let contents = receiving.dataset().map_err(poolhouse::Error::from)?;
         if self.reading(|| contents.redacted_for())?.is_some() {
             return Err(Error::Malformed);
         }
-        let os = self.reading(|| contents.objset())?.ok_or(Error::Malformed)?;
         let base = match base {
             Some(_) => self.checked_base(id, contents.phys().prev_snap_obj)?,
             None => None,
+        };
+        let os = match receiving.objset().filter(|_| base.is_some() && receiving.touched().is_some()) {
+            // The group of the exchange is the first that needs them on disk.
+            Some(os) => os.clone(),
+            None => {
+                let contents = receiving.contents().map_err(poolhouse::Error::from)?;
+                self.reading(|| contents.objset())?.ok_or(Error::Malformed)?
+            }
         };
         Ok(Blocks { receiving, fs: FileSystem::open(&os)?, guid, base, sums: None, is_compared: false })
     }
@@ -363,20 +400,29 @@ impl Partition {
             let task = Box::new(SetProps { name, props, source: SetAs::Local });
             receiving.finish_with(vec![task]).map_err(poolhouse::Error::from)?;
         }
-        self.received.lock().insert(id);
+        self.received.lock().insert(id, Received::Property);
         Ok(())
     }
 
-    /// Puts the header of a volume in place that has received contents. Returns the header.
+    /// Puts the header of a volume in place that has received contents. Returns the header when it
+    /// is on disk.
     pub(super) fn end_received(&self, id: VolumeId) -> Result<Stored> {
+        let stored = self.begin_end(id)?;
+        self.settle_received(id)?;
+        Ok(stored)
+    }
+
+    /// Writes the header of a volume that has received contents, and queues the operations that
+    /// make it the only one. Returns the header.
+    fn begin_end(&self, id: VolumeId) -> Result<Stored> {
         let name = self.name(id);
         let stored = header_property(&self.pool, &name, id)?;
         stored.write(&self.fs(id)?)?;
-        let inherit = |property: &str| -> Box<dyn SyncTask + Send> {
+        let inherit = |property: &str| -> Task {
             let (name, property) = (name.clone(), property.to_owned());
             Box::new(InheritProp { name, property, received: false })
         };
-        let mark: Box<dyn SyncTask + Send> = match stored.destroy_me {
+        let mark: Task = match stored.destroy_me {
             true => {
                 let props = vec![text(INCOMPLETE, ITSELF)];
                 Box::new(SetProps { name: name.clone(), props, source: SetAs::Local })
@@ -389,19 +435,59 @@ impl Partition {
         if stored.header.kind == VolumeType::ReadOnly {
             bases.pop();
         }
-        {
-            let _mark = self.lock_mark(Head::of(id));
-            tasks.extend(bases.iter().map(|base| self.end_of(base.name())));
-            if let Err(error) = self.run(tasks) {
-                // The first one makes the volume complete. The others keep space, and nothing else.
-                if self.is_marked_received(id)? {
-                    return Err(error);
-                }
-                tracing::warn!(volume = id.0, error = chain(&error), "old snapshots of a release stay");
+        let live = self.pool.spa().writer().ok_or(poolhouse::Error::ReadOnly)?;
+        let _mark = self.lock_mark(Head::of(id));
+        tasks.extend(bases.iter().map(|base| self.end_of(base.name())));
+        self.note_changes();
+        let pending = live.queue_in_order(tasks).map_err(poolhouse::Error::from)?;
+        let (ending, is_complete) = (Arc::new(Mutex::new(Some(pending))), !stored.destroy_me);
+        self.received.lock().insert(id, Received::Ending { ending, is_complete });
+        Ok(stored)
+    }
+
+    /// Waits until a volume has no other header than that in its files, if it is about to. All that
+    /// changes or reads marks of such a volume calls this before.
+    ///
+    /// # Errors
+    /// [`Error::Pool`]: the pool refuses that, or has stopped. The next use of the volume tries it
+    /// again.
+    pub fn settle_received(&self, id: VolumeId) -> Result<()> {
+        let Some(Received::Ending { ending, .. }) = self.received.lock().get(&id).cloned() else {
+            return Ok(());
+        };
+        // Another thread that waits has the result.
+        let mut ending = ending.lock();
+        let Some(pending) = ending.take() else { return Ok(()) };
+        let live = self.pool.spa().writer().ok_or(poolhouse::Error::ReadOnly)?;
+        if let Err(error) = live.finish(pending) {
+            // The first operation makes the volume complete. The others keep space, and nothing
+            // else.
+            if self.is_marked_received(id).unwrap_or(true) {
+                self.received.lock().insert(id, Received::Property);
+                return Err(poolhouse::Error::from(error).into());
             }
+            tracing::warn!(volume = id.0, error = chain(&error), "old snapshots of a release stay");
         }
         self.received.lock().remove(&id);
-        Ok(stored)
+        Ok(())
+    }
+
+    /// Waits as [`Self::settle_received`] does, for all volumes.
+    pub fn settle_all_received(&self) {
+        let is_ending =
+            |(id, state): (&VolumeId, &Received)| matches!(state, Received::Ending { .. }).then_some(*id);
+        let all: Vec<VolumeId> = self.received.lock().iter().filter_map(is_ending).collect();
+        for id in all {
+            if let Err(error) = self.settle_received(id) {
+                let error = chain(&error);
+                tracing::error!(volume = id.0, error, "the header of what was received is not in place yet");
+            }
+        }
+    }
+
+    /// Whether a volume is complete as soon as its header is in place, which it is about to be.
+    pub(super) fn is_about_to_be_complete(&self, id: VolumeId) -> bool {
+        matches!(self.received.lock().get(&id), Some(Received::Ending { is_complete: true, .. }))
     }
 
     fn is_marked_received(&self, id: VolumeId) -> Result<bool> {
@@ -410,7 +496,7 @@ impl Partition {
     }
 
     /// Moves the sums of what a volume received to the snapshot that has it.
-    fn note_sums(&self, id: VolumeId) -> Result<Option<Box<dyn SyncTask + Send>>> {
+    fn note_sums(&self, id: VolumeId) -> Result<Option<Task>> {
         let dataset = self.pool.dataset(&self.name(id))?;
         let found = user_text(&self.pool, dataset.dsl(), SUMS).map_err(poolhouse::Error::from)?;
         let Some((sums, base)) = found.zip(self.bases(Head::of(id))?.0.pop()) else { return Ok(None) };
@@ -427,18 +513,27 @@ impl Partition {
     /// # Errors
     /// [`Error::Pool`], [`Error::Files`]: it can't be read or put in place.
     pub fn finish_received(&self, id: VolumeId) -> Result<()> {
-        let is_pending = self.received.lock().contains(&id);
-        if is_pending { self.end_received(id).map(drop) } else { Ok(()) }
+        let is_pending = matches!(self.received.lock().get(&id), Some(Received::Property));
+        if !is_pending {
+            return Ok(());
+        }
+        let stored = self.begin_end(id)?;
+        // Others may get a clone, whose mark is the same property.
+        if stored.header.kind == VolumeType::ReadOnly { Ok(()) } else { self.settle_received(id) }
     }
 
     /// The header of received contents that is not in place yet.
     pub(super) fn received_header(&self, id: VolumeId) -> Result<Option<Stored>> {
-        let is_pending = || self.received.lock().contains(&id);
+        let is_pending = || self.received.lock().contains_key(&id);
         if !is_pending() {
             return Ok(None);
         }
-        match header_property(&self.pool, &self.name(id), id) {
-            // It was put in place meanwhile.
+        let found = header_property(&self.pool, &self.name(id), id);
+        if found.is_err() {
+            // The group that removes it is being written.
+            self.settle_received(id)?;
+        }
+        match found {
             Err(_) if !is_pending() => Ok(None),
             found => found.map(Some),
         }
@@ -525,20 +620,61 @@ impl Partition {
         }
     }
 
-    /// Notes that a clone was sent, so that the next one can be an increment.
+    /// Notes that a clone was sent, so that the next one can be an increment. Its end leaves a
+    /// bookmark.
+    pub fn note_sent(&self, id: VolumeId) {
+        self.unsent.lock().remove(&id);
+    }
+
+    /// Notes that a clone was made, which was not sent yet.
+    pub(super) fn note_unsent(&self, id: VolumeId) {
+        self.unsent.lock().insert(id);
+    }
+
+    /// The bookmark that the end of a clone leaves, with its operations. `None`: it needs none.
     ///
-    /// # Errors
-    /// [`Error::Pool`]: the pool can't have the bookmark.
-    pub fn note_sent(&self, head: Head, id: VolumeId) -> Result<()> {
-        let guid = self.snapshot(head, id)?.phys().guid;
-        let (name, mut sent) = (sent_name(guid), self.sent(head)?);
+    /// Only memory knows what was not sent. So a clone that was there before the start of the
+    /// server leaves one in any case.
+    fn bookmark_of(&self, head: Head, id: VolumeId) -> Result<Option<(String, Vec<Task>)>> {
+        if head.gone.is_some() || self.unsent.lock().contains(&id) {
+            return Ok(None);
+        }
+        // Backup volumes are not sent.
+        if self.clone_header(head, id)?.header.kind != VolumeType::ReadOnly {
+            return Ok(None);
+        }
+        let name = sent_name(self.snapshot(head, id)?.phys().guid);
+        let mut sent = self.sent(head)?;
         if sent.iter().any(|sent| sent.name == name) {
-            return Ok(());
+            return Ok(None);
         }
         let full = |name: &str| format!("{}#{name}", self.head_name(head));
         let pairs = vec![(full(&name), self.snapshot_name(head, id))];
         let old = sent.drain(..(sent.len() + 1).saturating_sub(MOST_SENT));
         let names = old.map(|sent| full(&sent.name)).collect();
-        self.run(vec![Box::new(DestroyBookmarks { names }), Box::new(CreateBookmarks { pairs })])
+        Ok(Some((name, vec![Box::new(DestroyBookmarks { names }), Box::new(CreateBookmarks { pairs })])))
+    }
+
+    /// Runs the operations that end a clone, behind those for its bookmark. They are run without
+    /// these if the pool can't have the bookmark.
+    pub(super) fn run_end_of_clone(
+        &self,
+        head: Head,
+        id: VolumeId,
+        tasks: impl Fn() -> Result<Vec<Task>>,
+    ) -> Result<()> {
+        let bookmark = self.bookmark_of(head, id).unwrap_or_else(|error| {
+            tracing::warn!(volume = id.0, error = chain(&error), "{NO_BOOKMARK}");
+            None
+        });
+        if let Some((name, mut all)) = bookmark {
+            all.extend(tasks()?);
+            let Err(error) = self.run(all) else { return Ok(()) };
+            if self.sent(head)?.iter().any(|sent| sent.name == name) {
+                return Err(error);
+            }
+            tracing::warn!(volume = id.0, error = chain(&error), "{NO_BOOKMARK}");
+        }
+        self.run(tasks()?)
     }
 }

@@ -12,7 +12,7 @@ use dsl::{ListOptions, Listed, Source, Value};
 use parking_lot::Mutex;
 use poolhouse::Pool;
 
-use super::blocks::RECEIVED;
+use super::blocks::{RECEIVED, Received};
 use super::entry::{Kept, Objects};
 use super::{BEFORE_RESTORE, Found, Head, INCOMPLETE, ITSELF, NEW, PENDING, Partition};
 use crate::server::{Result, chain};
@@ -138,7 +138,7 @@ impl Partition {
         let done = self.end_received(id);
         if done.is_err() {
             // Until then, its files have the header of the sender.
-            self.received.lock().insert(id);
+            self.received.lock().insert(id, Received::Property);
         }
         if !done.as_ref().is_ok_and(|stored| !stored.destroy_me) {
             volumes.retain(|found| *found != Found::Dataset(id));

@@ -284,10 +284,7 @@ impl VolumeServer {
             return Ok(true);
         }
         Traffic::note(&traffic.sent, &traffic.sent_bytes, bytes);
-        if let Err(error) = partition.note_sent(head, id) {
-            let error = chain(&error);
-            tracing::warn!(volume = id.0, error, "no bookmark is kept: the next one is sent as a dump");
-        }
+        partition.note_sent(id);
         Ok(true)
     }
 

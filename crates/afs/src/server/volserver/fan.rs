@@ -14,6 +14,9 @@
 //! takes parts, sets the pace of all.
 //!
 //! # Life
+//! The dump begins when a receiver takes its first part. A receiver that needs no dump leaves
+//! before that, and it may be the last one.
+//!
 //! A receiver follows the dump until it is left behind, or gone. It never follows again.
 //!
 //! # Locks
@@ -43,6 +46,8 @@ pub(super) struct Fan {
 
 struct State {
     lanes: Vec<Lane>,
+    /// A receiver waits for the dump, or has taken parts of it.
+    has_begun: bool,
     end: Option<End>,
 }
 
@@ -105,7 +110,7 @@ impl Fan {
     pub(super) fn new(receivers: usize, lag: Option<Duration>) -> Self {
         let lane = || Lane { queue: VecDeque::new(), queued: 0, stage: Stage::Follows, blocks: None };
         let lanes = std::iter::repeat_with(lane).take(receivers).collect();
-        Self { state: Mutex::new(State { lanes, end: None }), changed: Condvar::new(), lag }
+        Self { state: Mutex::new(State { lanes, has_begun: false, end: None }), changed: Condvar::new(), lag }
     }
 
     /// The side of a receiver, which takes it once.
@@ -125,6 +130,18 @@ pub(super) struct Maker<'a> {
 }
 
 impl Maker<'_> {
+    /// Waits until a receiver needs the dump. False if none is left.
+    pub(super) fn begin(&self) -> bool {
+        let mut state = self.fan.state.lock();
+        while !state.has_begun {
+            if state.lanes.iter().all(|lane| lane.stage == Stage::Gone) {
+                return false;
+            }
+            self.fan.changed.wait(&mut state);
+        }
+        true
+    }
+
     /// Gives a part to all receivers that follow. False if none does.
     pub(super) fn push(&self, part: &Slice) -> bool {
         let mut state = self.fan.state.lock();
@@ -185,6 +202,9 @@ impl Receiver<'_> {
     /// Waits for what comes next.
     pub(super) fn next(&self) -> Next {
         let mut state = self.fan.state.lock();
+        if !std::mem::replace(&mut state.has_begun, true) {
+            self.fan.changed.notify_all();
+        }
         loop {
             let end = state.end;
             let lane = &mut state.lanes[self.lane];

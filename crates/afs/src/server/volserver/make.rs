@@ -145,6 +145,11 @@ impl VolumeServer {
         if before == after && !has_unwritten {
             return Ok(());
         }
+        if let Found::Dataset(id) = lease.volume.found() {
+            // After a crash, the header that came with the contents would follow.
+            let settled = lease.volume.partition.settle_received(id);
+            settled.map_err(|error| failed(&lease.volume, &error))?;
+        }
         self.note_change(&lease);
         if before.header.kind != after.header.kind {
             self.note_new_contents(&lease);

@@ -1,5 +1,6 @@
 //! Volumes that travel between two servers as blocks.
 
+mod groups;
 mod unchanged;
 
 use std::path::PathBuf;
@@ -11,7 +12,7 @@ use afs::dump::{Event, Reader};
 use afs::errors::{rxgen, volser};
 use afs::partition::PartitionId;
 use afs::server::header::Stored;
-use afs::server::store::{Found, Head, Offline, OnDisk, Partition};
+use afs::server::store::{Found, Offline, OnDisk, Partition};
 use afs::types::{Date, Destination, Fid, Replica, RestoreCookie, VolumeId};
 use afs::wire::{Chars, List};
 use poolhouse::dsl::Value;
@@ -127,7 +128,14 @@ impl Cell {
             Ok(()) => operator.complete(transaction),
             Err(_) => operator.end(transaction).unwrap(),
         }
+        self.settle();
         sent
+    }
+
+    /// Waits until what was received has its header in place, and its marks are gone.
+    fn settle(&self) {
+        let partition = self.there.server().core().partition(PartitionId(0)).unwrap();
+        partition.settle_all_received();
     }
 
     /// How many volumes were sent as blocks, with how many bytes, and how many dumps.
@@ -698,7 +706,7 @@ fn a_crash_before_the_header() {
     // The sender has what was sent by hand as its clone.
     cell.change(1, 20);
     let sent = cell.traffic().0;
-    cell.here.server().core().table.get(CLONE).unwrap().partition.note_sent(Head::of(VOLUME), CLONE).unwrap();
+    cell.here.server().core().table.get(CLONE).unwrap().partition.note_sent(CLONE);
     cell.reclone();
     cell.release(1).unwrap();
     assert_eq!(cell.traffic().0, sent + 1);

@@ -2,12 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use afs::volume::{Sums, check, check_changes};
-use dmu::NewObject;
+use afs::volume::{Differences, Sums, check, check_changes};
+use dmu::{Change, NewObject};
 use dsl::Need;
 use dsl::ops::destroy::DestroySnapshots;
 use dsl::ops::snapshot::Snapshot;
 use ondisk::{DmuType, Txg};
+use poolhouse::stream::Touch;
 
 use super::in_place::all_named;
 use super::random::{Dice, base, change};
@@ -49,12 +50,38 @@ impl Rig {
         let sums = check(&old).unwrap();
         let is_refused = self.restore(increment).is_err();
         let (new, _) = self.snapshot("new");
-        let found = (check_changes(&old, &new, since, sums).map(Option::unwrap), check(&new));
+        let by = |differences| check_changes(&old, &new, differences, sums).map(Option::unwrap);
+        let (changes, touched) = (by(Differences::Since(since)), touched(&old, &new, since));
+        // A stream says the same by its records.
+        match (by(Differences::Touched(&touched)), &changes) {
+            (Ok(one), Ok(other)) => assert_eq!(one, *other),
+            (one, other) => assert_eq!(one.is_err(), other.is_err(), "{one:?} {other:?}"),
+        }
+        let found = (changes, check(&new));
         drop((old, new));
         let names = ["old", "new"].map(Rig::name).to_vec();
         self.spa.writer().unwrap().run(Box::new(DestroySnapshots { names, defer: false })).unwrap();
         (is_refused, found)
     }
+}
+
+/// What the records of an increment say: of each object in a block of dnodes that differs, that it
+/// has a dnode, and of those that differ, that they have data.
+fn touched(old: &FileSystem, new: &FileSystem, since: Txg) -> Vec<Touch> {
+    let mut all = Vec::new();
+    for change in new.objset().changes_since(since, ObjNum(1)) {
+        match change.unwrap() {
+            Change::Used(number) => {
+                all.push(Touch { first: number, last: number, is_dnode: true });
+                let was = old.objset().dnode(number);
+                if !was.is_ok_and(|was| was.phys() == new.objset().dnode(number).unwrap().phys()) {
+                    all.push(Touch { first: number, last: number, is_dnode: false });
+                }
+            }
+            Change::Free(first, last) => all.push(Touch { first, last, is_dnode: false }),
+        }
+    }
+    all
 }
 
 /// What the check of changes says, and that of all vnodes.
@@ -190,7 +217,8 @@ fn objects_that_are_no_files() {
         rig.restore(&write(&all)).unwrap();
         let next = rig.snapshot(&round.to_string());
         let (old, since) = &last;
-        let changed = check_changes(old, &next.0, *since, check(old).unwrap()).unwrap().unwrap();
+        let changed =
+            check_changes(old, &next.0, Differences::Since(*since), check(old).unwrap()).unwrap().unwrap();
         let all = check(&next.0).unwrap();
         assert_eq!((changed.blocks, changed.vnodes), (all.blocks, all.vnodes));
         last = next;

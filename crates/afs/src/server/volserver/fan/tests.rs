@@ -162,3 +162,29 @@ fn a_queue_is_full_of_bytes() {
     let (_, parts) = filled(&[0]);
     assert_eq!(parts, FULL / PART);
 }
+
+/// Goal: no dump is made for receivers that all leave without a part, and one is made as soon as
+/// one of them waits for it.
+#[test]
+fn the_dump_begins_when_it_is_needed() {
+    let fan = Fan::new(2, None);
+    let (one, other) = (fan.receiver(0), fan.receiver(1));
+    drop(one);
+    std::thread::scope(|scope| {
+        let begun = scope.spawn(|| fan.maker().begin());
+        drop(other);
+        assert!(!begun.join().unwrap());
+    });
+    let fan = Fan::new(2, None);
+    let (one, other) = (fan.receiver(0), fan.receiver(1));
+    drop(one);
+    std::thread::scope(|scope| {
+        let taken = scope.spawn(move || take_all(&other));
+        let maker = fan.maker();
+        assert!(maker.begin() && maker.push(&part(7)));
+        maker.end();
+        let (parts, end) = taken.join().unwrap();
+        assert_eq!(parts, [7]);
+        assert!(matches!(end, Next::End));
+    });
+}
