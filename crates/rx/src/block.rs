@@ -44,27 +44,6 @@ impl Slice {
         self.start == self.end
     }
 
-    /// Bytes of the whole block, which stays in memory as long as a part of it.
-    #[must_use]
-    pub fn pinned(&self) -> usize {
-        (*self.block).as_ref().len()
-    }
-
-    /// Whether both are parts of one block.
-    #[must_use]
-    pub fn shares(&self, other: &Slice) -> bool {
-        std::ptr::addr_eq(Arc::as_ptr(&self.block), Arc::as_ptr(&other.block))
-    }
-
-    /// Appends the part of the same block that follows this one. Returns whether it is one.
-    pub fn join(&mut self, next: &Slice) -> bool {
-        let joins = self.shares(next) && self.end == next.start;
-        if joins {
-            self.end = next.end;
-        }
-        joins
-    }
-
     /// Takes the first `n` bytes off, or all if there are fewer.
     #[must_use]
     pub fn take(&mut self, n: usize) -> Slice {

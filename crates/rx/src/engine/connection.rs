@@ -237,7 +237,7 @@ impl Connection {
         for call in self.channels.iter().filter_map(|channel| channel.call.as_ref()) {
             taken.calls += 1;
             taken.requests += call.receiver.bytes();
-            taken.replies += call.sender.pinned();
+            taken.replies += call.sender.bytes();
         }
         taken
     }

@@ -212,6 +212,7 @@ impl Engine {
         self.promote(slot);
         if !self.may_hold(slot, body.len() + PACKET) {
             self.counts.refused_limit += 1;
+            self.note_refused(now, slot, header);
             return;
         }
         let unix = self.unix(now);
@@ -248,6 +249,18 @@ impl Engine {
         self.touch(slot);
     }
 
+    /// Notes that there was no space for a packet. A call whose first packet is refused here began
+    /// after the start of this program, so it is not lost.
+    fn note_refused(&mut self, now: Time, slot: u32, header: &Header) {
+        let connection = self.slots[slot as usize].connection.as_deref_mut().expect("it was found");
+        let call = connection.channels[header.channel()].call.as_deref_mut();
+        if header.seq == 1
+            && let Some(call) = call.filter(|call| call.number == header.call)
+        {
+            call.begun = now;
+        }
+    }
+
     /// Data of a client. A higher call number makes a call, and ends the last one.
     fn request_data(&mut self, now: Time, slot: u32, header: &Header, body: &[u8]) {
         let at = header.channel();
@@ -263,7 +276,7 @@ impl Engine {
             self.repeat_abort(slot, at, header.call);
             return;
         }
-        if self.is_lost(slot, header) {
+        if self.is_lost(slot, header, body) {
             self.lose(now, slot, at, header.call);
             return;
         }

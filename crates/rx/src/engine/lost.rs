@@ -62,34 +62,41 @@ impl Engine {
 
     /// Whether data of a client belongs to a call that began before this program did. The call is
     /// new to this program, or lacks its first packet.
-    pub(super) fn is_lost(&self, slot: u32, header: &Header) -> bool {
+    pub(super) fn is_lost(&self, slot: u32, header: &Header, body: &[u8]) -> bool {
         let connection = self.slots[slot as usize].connection.as_deref().expect("the caller has it");
         let channel = &connection.channels[header.channel()];
         let begins = match &channel.call {
             Some(call) if call.number == header.call => call.receiver.lacks_first(),
             _ => header.call > channel.number,
         };
-        begins && header.seq > self.config.receive_window
+        begins && header.seq > self.config.receive_window && body.len() >= ABORT
     }
 
-    /// Ends a call of a client that this program can't serve, because it began before.
-    pub(super) fn lose(&mut self, now: Time, slot: u32, at: usize, number: u32) {
+    /// Ends a call of a client that this program can't serve, because it began before. Returns
+    /// whether it did: an address that has proved nothing may have got too many aborts. Then the
+    /// call stays, as its first packet may still come.
+    pub(super) fn lose(&mut self, now: Time, slot: u32, at: usize, number: u32) -> bool {
         self.counts.debug.spurious = self.counts.debug.spurious.wrapping_add(1);
         let connection = self.slots[slot as usize].connection.as_deref_mut().expect("the caller has it");
         let (proved, host) = (connection.proved, *connection.address.ip());
         let channel = &mut connection.channels[at];
         if channel.call.as_ref().is_some_and(|call| call.number != number) {
             // A client that goes on with another call sends this no more.
-            return;
+            return false;
         }
         if !proved && !self.lost.allows(now, host) {
-            return;
+            return false;
         }
-        channel.call = None;
+        if channel.call.is_some() {
+            self.fail(slot, at, code::RESTARTING);
+        }
+        let connection = self.slots[slot as usize].connection.as_deref_mut().expect("the caller has it");
+        let channel = &mut connection.channels[at];
         channel.number = number;
         channel.aborted = Some((code::RESTARTING, ABORTS));
         self.account(slot);
         self.queue_abort(slot, at, number, code::RESTARTING);
+        true
     }
 
     /// An acknowledgement of a known connection, for a call that is not here. No seal protects it,

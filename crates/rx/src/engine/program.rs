@@ -281,6 +281,7 @@ impl Engine {
         let channel = &mut connection.channels[at];
         // 0 is no number: it stands for the whole connection.
         channel.number = channel.number.wrapping_add(1).max(1);
+        channel.aborted = None;
         let offered = if peer.offered == 0 { INITIAL } else { peer.offered };
         let initial = peer.window.max(INITIAL);
         let mut call = Call::new(channel.number, now, config, initial, offered, true);

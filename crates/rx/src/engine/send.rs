@@ -75,9 +75,6 @@ pub(super) struct Sender {
     queued: usize,
     /// Bytes of `packets`.
     packed: usize,
-    /// Bytes of the blocks of `source`, and of those of `packets`. Parts of a block follow each
-    /// other, so a block counts once for as many of them as do.
-    pinned: [usize; 2],
     /// Bytes of packets that were acknowledged for good.
     moved: u64,
     closed: bool,
@@ -105,7 +102,6 @@ impl Sender {
             source: VecDeque::new(),
             queued: 0,
             packed: 0,
-            pinned: [0; 2],
             moved: 0,
             closed: false,
             packets: VecDeque::new(),
@@ -128,13 +124,8 @@ impl Sender {
     /// Appends bytes. `last` says that no more follow.
     pub(super) fn push(&mut self, parts: impl IntoIterator<Item = Slice>, last: bool) {
         for part in parts {
-            if part.is_empty() || self.closed {
-                continue;
-            }
-            self.queued += part.len();
-            // Where parts of a block meet, a packet needs no copy.
-            if !self.source.back_mut().is_some_and(|back| back.join(&part)) {
-                self.pinned[0] += pins(&part, self.source.back());
+            if !part.is_empty() && !self.closed {
+                self.queued += part.len();
                 self.source.push_back(part);
             }
         }
@@ -146,16 +137,9 @@ impl Sender {
         self.queued
     }
 
-    /// Bytes that the receiver has not taken for good.
+    /// Bytes in memory.
     pub(super) fn bytes(&self) -> usize {
         self.queued + self.packed
-    }
-
-    /// Bytes in memory. A block stays there until its last byte has been taken.
-    pub(super) fn pinned(&self) -> usize {
-        let last = self.packets.back().map(|packet| &packet.payload);
-        let twice = self.source.front().filter(|front| last.is_some_and(|last| last.shares(front)));
-        self.pinned[0] + self.pinned[1] - twice.map_or(0, Slice::pinned)
     }
 
     /// Bytes that the receiver has taken for good, in all.
@@ -209,7 +193,7 @@ impl Sender {
         self.sealed_last = true;
         self.first = self.next();
         self.packets.clear();
-        (self.packed, self.pinned) = (0, [0; 2]);
+        self.packed = 0;
         self.timer = None;
         self.tries = 0;
     }
@@ -224,8 +208,6 @@ impl Sender {
         for _ in 0..gone {
             let packet = self.packets.pop_front().expect("gone is at most their number");
             self.packed -= packet.payload.len();
-            let next = self.packets.front().map(|next| &next.payload);
-            self.pinned[1] -= pins(&packet.payload, next);
             self.moved += packet.payload.len() as u64;
             self.count(&packet, ack, now, &mut result);
         }
@@ -368,8 +350,6 @@ impl Sender {
         let count = packets.len();
         for (at, packet) in packets.into_iter().enumerate() {
             self.packed += packet.payload.len();
-            let last = self.packets.back().map(|last| &last.payload);
-            self.pinned[1] += pins(&packet.payload, last);
             self.packets.push_back(Sent {
                 payload: packet.payload,
                 checksum: packet.checksum,
@@ -391,28 +371,28 @@ impl Sender {
 
     /// The next bytes, `data` at most. They are copied only where a packet spans two blocks.
     fn fill(&mut self, data: usize) -> Slice {
-        let head = self.take(data);
+        let Some(front) = self.source.front_mut() else { return Slice::from(Vec::new()) };
+        let head = front.take(data);
+        if front.is_empty() {
+            self.source.pop_front();
+        }
+        self.queued -= head.len();
         if head.len() == data || self.source.is_empty() {
             return head;
         }
         let mut bytes = Vec::with_capacity(data.min(head.len() + self.queued));
         bytes.extend_from_slice(head.bytes());
-        while bytes.len() < data && !self.source.is_empty() {
-            bytes.extend_from_slice(self.take(data - bytes.len()).bytes());
+        while bytes.len() < data
+            && let Some(front) = self.source.front_mut()
+        {
+            let part = front.take(data - bytes.len());
+            bytes.extend_from_slice(part.bytes());
+            self.queued -= part.len();
+            if front.is_empty() {
+                self.source.pop_front();
+            }
         }
         Slice::from(bytes)
-    }
-
-    /// Takes bytes of the first part that waits, `most` at most.
-    fn take(&mut self, most: usize) -> Slice {
-        let Some(front) = self.source.front_mut() else { return Slice::from(Vec::new()) };
-        let taken = front.take(most);
-        self.queued -= taken.len();
-        if front.is_empty() {
-            self.source.pop_front();
-            self.pinned[0] -= pins(&taken, self.source.front());
-        }
-        taken
     }
 
     /// Passes the packets that leave now to `send`. `serial` is the last one of the connection.
@@ -464,11 +444,6 @@ impl Sender {
         }
         sent
     }
-}
-
-/// What a part keeps in memory, beside its neighbour.
-fn pins(part: &Slice, neighbour: Option<&Slice>) -> usize {
-    if neighbour.is_some_and(|neighbour| neighbour.shares(part)) { 0 } else { part.pinned() }
 }
 
 /// A round trip counts if the packet was sent once, and its receiver did not wait.

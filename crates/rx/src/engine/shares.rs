@@ -31,9 +31,6 @@
 //! | calls that run or wait for a worker | `calls_per_host` | its next calls wait |
 //! | workers | a quarter, in the endpoint's pool | its calls wait for its own |
 //!
-//! A reply is charged with the blocks that it keeps in memory, and not only with its own bytes: a
-//! few KiB of a record of 16 MiB keep all of it.
-//!
 //! A host without any reply in memory may always start one call. So the bytes of replies have no
 //! hard limit, but each host adds one reply at most. The endpoint starts few calls at a time, and
 //! counts their replies before the next.

@@ -6,7 +6,7 @@ pub(super) struct Taken {
     pub(super) connections: usize,
     /// Bytes of requests.
     pub(super) requests: usize,
-    /// Bytes of the blocks of replies.
+    /// Bytes of replies.
     pub(super) replies: usize,
     /// Calls that the program has, and not ended.
     pub(super) started: usize,

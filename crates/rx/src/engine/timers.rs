@@ -82,9 +82,11 @@ impl Engine {
             return;
         }
         if !client && call.receiver.lacks_first() && now.since(call.begun) >= config.first {
+            call.begun = now;
             let number = call.number;
-            self.fail(slot, channel, code::RESTARTING);
-            self.lose(now, slot, channel, number);
+            if !self.lose(now, slot, channel, number) {
+                self.touch(slot);
+            }
             return;
         }
         let idle = call.is_incomplete(proved) && now.since(call.progress) >= config.idle_call;

@@ -329,3 +329,20 @@ fn a_client_repeats_its_abort() {
     client.receive(Time(2), SERVER, &reply, &mut [0; 8]);
     assert_eq!(aborts(&mut client, Time(2)), [(1, 42)]);
 }
+
+/// Goal: a call without its first packet stays while a stranger may get no abort, as that packet
+/// may still come.
+#[test]
+fn a_call_is_not_lost_in_silence() {
+    let mut server = engine(Config::default());
+    let begun = Time(10_000_000);
+    data(&mut server, begun, 1, 2, Flags::LAST);
+    let late = begun.after(Duration::from_secs(6));
+    for n in 1..=100 {
+        let ack = Header { cid: n << 12, ..packet(5, 0, Flags::default(), Kind::Ack) };
+        server.receive(late, CLIENT, &ack, &mut ack_up_to(9, Reason::DELAY));
+    }
+    assert_eq!(pass(&mut server, late).iter().filter(|(call, _)| *call == 1).count(), 0);
+    data(&mut server, late, 1, 1, Flags::default());
+    assert!(matches!(events(&mut server)[..], [Event::Start(_)]));
+}
