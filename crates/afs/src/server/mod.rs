@@ -376,8 +376,7 @@ impl Core {
         // One sync of each pool makes all reservations durable.
         for partition in self.partitions() {
             if !partition.is_stuck() {
-                // Else the next release would wait.
-                partition.settle_all_received();
+                partition.note_settled();
             }
             let here = |volume: &Volume| volume.partition.id == partition.id;
             if reserved.iter().any(|(volume, _)| here(volume)) && partition.pool().sync().is_ok() {

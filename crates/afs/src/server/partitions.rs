@@ -101,6 +101,12 @@ impl Core {
         refused
     }
 
+    /// Whether all promises of the last run were compared with their volumes. A volume that changes
+    /// before that counts as changed meanwhile.
+    pub fn has_checked_promises(&self) -> bool {
+        self.remembered.is_checked()
+    }
+
     /// Breaks the promises of the next volume that is not what it was when they were made. Returns
     /// whether there was one to check.
     pub(super) fn check_next(&self) -> bool {

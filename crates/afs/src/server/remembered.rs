@@ -237,6 +237,11 @@ impl Remembered {
         true
     }
 
+    /// Whether all volumes were checked.
+    pub(super) fn is_checked(&self) -> bool {
+        self.unchecked.lock().is_empty()
+    }
+
     /// The volumes of a partition that were not checked.
     pub(super) fn unchecked(&self, id: PartitionId) -> Vec<VolumeId> {
         let of_it = |one: &mut Unchecked| one.partition.id == id;

@@ -488,6 +488,11 @@ impl PoolWriter {
         self.wait_for(&mut txg, &ticket)?.map_err(TaskError::Refused)
     }
 
+    /// Whether [`PoolWriter::finish`] would wait for no operation.
+    pub fn is_finished(&self, pending: &Pending) -> bool {
+        pending.ticket.as_ref().is_none_or(|ticket| ticket.is_settled() && self.txgs.synced() >= pending.txg)
+    }
+
     fn run_chains(&self, chains: Vec<Chain>) -> Result<Vec<dsl::Result<()>>, Stopped> {
         let (mut txg, tickets) = self.queue_chains(chains)?;
         tickets.iter().map(|ticket| self.wait_for(&mut txg, ticket)).collect()

@@ -17,6 +17,11 @@ impl Ticket {
         self.0.lock().take()
     }
 
+    /// Whether there is a result.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.0.lock().is_some()
+    }
+
     pub(crate) fn settle(&self, result: dsl::Result<()>) {
         *self.0.lock() = Some(result);
     }

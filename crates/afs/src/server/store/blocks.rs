@@ -80,12 +80,12 @@ pub struct Takes {
 /// Contents that were received, and are not those of the volume yet. Dropping it destroys them.
 #[derive(Debug)]
 pub struct Blocks {
-    receiving: Receiving,
-    /// The files.
+    /// The files. They go before what is received, whose end may destroy it.
     pub fs: FileSystem,
+    base: Option<Base>,
+    receiving: Receiving,
     /// The guid of the snapshot that they become.
     guid: u64,
-    base: Option<Base>,
     /// What the check found.
     sums: Option<Sums>,
     /// It looked at what differs from the base only.
@@ -97,9 +97,10 @@ pub struct Blocks {
 pub(super) enum Received {
     /// In the property [`HEADER`].
     Property,
-    /// In its files, and in the property until these operations have run. `None`: they have.
+    /// In its files, and in the property until these operations have run.
     Ending {
-        /// The operations.
+        /// The operations. `None`: they were refused, so the next use queues them again. Nothing
+        /// may change the header before they have run.
         ending: Arc<Mutex<Option<Pending>>>,
         /// They leave no mark that the volume is not complete.
         is_complete: bool,
@@ -211,6 +212,10 @@ impl Partition {
         if head.gone.is_none() {
             self.settle_received(head.volume)?;
         }
+        self.settled_bases(head)
+    }
+
+    fn settled_bases(&self, head: Head) -> Result<(Vec<dsl::Dataset>, bool)> {
         let dataset = self.pool.dataset(&self.head_name(head))?;
         let all = self.reading(|| dataset.dsl().snapshots())?;
         let others = all.iter().any(|snapshot| !is_base(snapshot));
@@ -418,6 +423,17 @@ impl Partition {
         let name = self.name(id);
         let stored = header_property(&self.pool, &name, id)?;
         stored.write(&self.fs(id)?)?;
+        // Before the lock: it may wait for others.
+        let (bases, _) = self.bases(Head::of(id))?;
+        let pending = self.queue_end(id, &stored, bases)?;
+        let (ending, is_complete) = (Arc::new(Mutex::new(Some(pending))), !stored.destroy_me);
+        self.received.lock().insert(id, Received::Ending { ending, is_complete });
+        Ok(stored)
+    }
+
+    /// Queues the operations that leave a volume no header but that in its files.
+    fn queue_end(&self, id: VolumeId, stored: &Stored, mut bases: Vec<dsl::Dataset>) -> Result<Pending> {
+        let name = self.name(id);
         let inherit = |property: &str| -> Task {
             let (name, property) = (name.clone(), property.to_owned());
             Box::new(InheritProp { name, property, received: false })
@@ -430,8 +446,7 @@ impl Partition {
             false => inherit(INCOMPLETE),
         };
         let mut tasks = vec![mark, inherit(HEADER), inherit(SUMS)];
-        tasks.extend(self.note_sums(id)?);
-        let (mut bases, _) = self.bases(Head::of(id))?;
+        tasks.extend(self.note_sums(id, bases.last())?);
         if stored.header.kind == VolumeType::ReadOnly {
             bases.pop();
         }
@@ -439,31 +454,38 @@ impl Partition {
         let _mark = self.lock_mark(Head::of(id));
         tasks.extend(bases.iter().map(|base| self.end_of(base.name())));
         self.note_changes();
-        let pending = live.queue_in_order(tasks).map_err(poolhouse::Error::from)?;
-        let (ending, is_complete) = (Arc::new(Mutex::new(Some(pending))), !stored.destroy_me);
-        self.received.lock().insert(id, Received::Ending { ending, is_complete });
-        Ok(stored)
+        Ok(live.queue_in_order(tasks).map_err(poolhouse::Error::from)?)
     }
 
     /// Waits until a volume has no other header than that in its files, if it is about to. All that
     /// changes or reads marks of such a volume calls this before.
     ///
     /// # Errors
-    /// [`Error::Pool`]: the pool refuses that, or has stopped. The next use of the volume tries it
-    /// again.
+    /// [`Error::Pool`]: the pool refuses that, or has stopped. The next call tries it again.
     pub fn settle_received(&self, id: VolumeId) -> Result<()> {
-        let Some(Received::Ending { ending, .. }) = self.received.lock().get(&id).cloned() else {
-            return Ok(());
+        let ending = || match self.received.lock().get(&id) {
+            Some(Received::Ending { ending, .. }) => Some(Arc::clone(ending)),
+            _ => None,
         };
-        // Another thread that waits has the result.
-        let mut ending = ending.lock();
-        let Some(pending) = ending.take() else { return Ok(()) };
+        let Some(known) = ending() else { return Ok(()) };
         let live = self.pool.spa().writer().ok_or(poolhouse::Error::ReadOnly)?;
-        if let Err(error) = live.finish(pending) {
+        let mut pending = known.lock();
+        if !ending().is_some_and(|now| Arc::ptr_eq(&now, &known)) {
+            // Another thread has waited.
+            return Ok(());
+        }
+        let queued = match pending.take() {
+            Some(queued) => queued,
+            None if self.is_marked_received(id)? => {
+                let stored = header_property(&self.pool, &self.name(id), id)?;
+                self.queue_end(id, &stored, self.settled_bases(Head::of(id))?.0)?
+            }
+            None => Pending::default(),
+        };
+        if let Err(error) = live.finish(queued) {
             // The first operation makes the volume complete. The others keep space, and nothing
             // else.
             if self.is_marked_received(id).unwrap_or(true) {
-                self.received.lock().insert(id, Received::Property);
                 return Err(poolhouse::Error::from(error).into());
             }
             tracing::warn!(volume = id.0, error = chain(&error), "old snapshots of a release stay");
@@ -472,11 +494,27 @@ impl Partition {
         Ok(())
     }
 
+    /// Forgets the operations that are on disk, so that the next use of their volumes needs no
+    /// look. It waits for none.
+    pub fn note_settled(&self) {
+        let Some(live) = self.pool.spa().writer() else { return };
+        self.settle_those(|ending| {
+            let pending = ending.try_lock();
+            pending.is_some_and(|pending| pending.as_ref().is_some_and(|it| live.is_finished(it)))
+        });
+    }
+
     /// Waits as [`Self::settle_received`] does, for all volumes.
     pub fn settle_all_received(&self) {
-        let is_ending =
-            |(id, state): (&VolumeId, &Received)| matches!(state, Received::Ending { .. }).then_some(*id);
-        let all: Vec<VolumeId> = self.received.lock().iter().filter_map(is_ending).collect();
+        self.settle_those(|_| true);
+    }
+
+    fn settle_those(&self, is_chosen: impl Fn(&Mutex<Option<Pending>>) -> bool) {
+        let chosen = |(id, state): (&VolumeId, &Received)| match state {
+            Received::Ending { ending, .. } => is_chosen(ending).then_some(*id),
+            Received::Property => None,
+        };
+        let all: Vec<VolumeId> = self.received.lock().iter().filter_map(chosen).collect();
         for id in all {
             if let Err(error) = self.settle_received(id) {
                 let error = chain(&error);
@@ -495,11 +533,11 @@ impl Partition {
         Ok(self.reading(|| mark_of(dataset.dsl()))? == RECEIVED)
     }
 
-    /// Moves the sums of what a volume received to the snapshot that has it.
-    fn note_sums(&self, id: VolumeId) -> Result<Option<Task>> {
+    /// Moves the sums of what a volume received to the snapshot that has it, the last one.
+    fn note_sums(&self, id: VolumeId, last: Option<&dsl::Dataset>) -> Result<Option<Task>> {
         let dataset = self.pool.dataset(&self.name(id))?;
         let found = user_text(&self.pool, dataset.dsl(), SUMS).map_err(poolhouse::Error::from)?;
-        let Some((sums, base)) = found.zip(self.bases(Head::of(id))?.0.pop()) else { return Ok(None) };
+        let Some((sums, base)) = found.zip(last) else { return Ok(None) };
         if sums_of_text(&sums, base.phys().guid).is_none() {
             return Ok(None);
         }
@@ -652,7 +690,7 @@ impl Partition {
         let pairs = vec![(full(&name), self.snapshot_name(head, id))];
         let old = sent.drain(..(sent.len() + 1).saturating_sub(MOST_SENT));
         let names = old.map(|sent| full(&sent.name)).collect();
-        Ok(Some((name, vec![Box::new(DestroyBookmarks { names }), Box::new(CreateBookmarks { pairs })])))
+        Ok(Some((name, vec![Box::new(CreateBookmarks { pairs }), Box::new(DestroyBookmarks { names })])))
     }
 
     /// Runs the operations that end a clone, behind those for its bookmark. They are run without
@@ -678,3 +716,6 @@ impl Partition {
         self.run(tasks()?)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -51,6 +51,7 @@ impl Partition {
     /// [`Error::Pool`](crate::server::Error::Pool): there is no such volume, or the pool has no
     /// space.
     pub fn begin_restore(&self, id: VolumeId) -> Result<()> {
+        self.settle_received(id)?;
         let origin = self.before_restore(id);
         // Those that could not be destroyed.
         if self.pool.dataset(&origin).is_ok() || self.has_hidden(id)? {

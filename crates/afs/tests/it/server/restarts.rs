@@ -47,6 +47,7 @@ impl Lasting {
         meanwhile(self);
         self.rig.open(self.rig.dir.path().join("d0"));
         self.start();
+        wait(|| self.rig.server().core().has_checked_promises());
     }
 }
 
