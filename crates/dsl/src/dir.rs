@@ -118,9 +118,8 @@ impl Dir {
         Ok(self.0.props.get_or_init(|| p).clone())
     }
 
-    /// Drops the blocks with the properties of this directory from the cache, if they were read here:
-    /// this handle has the values. For the opening of one of thousands of datasets, whose properties
-    /// nobody reads soon.
+    /// Drops the blocks with the properties of this directory from the cache, if this handle has
+    /// read them. For a caller that opens many datasets, whose properties are not read soon.
     pub fn let_go_of_properties(&self) {
         let object = ObjNum(self.0.phys.props_zapobj);
         if object.0 != 0

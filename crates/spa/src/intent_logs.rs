@@ -212,8 +212,8 @@ impl IntentLogs {
     /// Opens the log of a dataset (`zil_open`). Its owner drops the log before the dataset.
     pub fn open(self: &Arc<Self>, head: &dsl::Owned) -> LogHandle {
         let groups = || TxgGroups { txgs: self.core.txgs().clone(), busy: Arc::clone(&self.busy) };
-        // Made without the lock, as thousands of datasets are opened at once. Only the owner of this
-        // dataset opens its log, so no other one appears meanwhile.
+        // Made without the lock, as many datasets are opened at once. Only the owner of a dataset
+        // opens its log, so no other one appears meanwhile.
         let is_open = self.open.lock().get(&head.object()).is_some_and(|log| !log.is_gone());
         let new = (!is_open).then(|| self.new_log(head, groups()));
         let mut all = self.open.lock();
