@@ -72,7 +72,7 @@ impl Life {
         self.tape.develop(point, SIZE, self.tale.devices(), self.dir(), &mut || next(&state))?;
         let first = self.steps.iter().rposition(|step| step.acknowledged <= point);
         let may = first.unwrap_or(0)..=self.begun(point);
-        let mut visit = Visit { life: self, may, dice: SplitMix(seed), thorough };
+        let mut visit = Visit { life: self, may, is_made: first.is_some(), dice: SplitMix(seed), thorough };
         if first.is_none() && open(self.dir()).is_err() {
             return Ok(Outcome::Nothing);
         }
@@ -122,6 +122,8 @@ struct Visit<'a> {
     life: &'a Life,
     /// The steps at which the pool may be.
     may: std::ops::RangeInclusive<usize>,
+    /// The creation of the pool was acknowledged. Before, some devices may have no uberblock.
+    is_made: bool,
     dice: SplitMix,
     thorough: bool,
 }
@@ -131,7 +133,9 @@ impl Visit<'_> {
     fn all(&mut self) -> Result<usize, String> {
         let steps = &self.life.steps;
         let (seen, spared) = self.read()?;
-        self.without(&spared, None)?;
+        if self.is_made {
+            self.without(&spared, None)?;
+        }
         // Background work may take its time.
         let tape = Tape::default();
         let spa = self.import(&tape)?;
