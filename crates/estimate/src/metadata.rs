@@ -18,7 +18,7 @@ use std::borrow::Cow;
 const OWN_OBJECTS: usize = 7;
 /// Blocks of metadata of an empty file system in bytes, packed to whole sectors: the object set,
 /// and the ZAPs of system attributes.
-const OWN_PACKED: [u64; 3] = [512, 2048, 512];
+const OWN_PACKED: [u64; 4] = [512, 2048, 2048, 2048];
 /// The same, of blocks that are too small to be packed.
 const OWN_SMALL: [u64; 2] = [1024, 1024];
 /// Levels of the block tree of dnodes, which every file system has from the beginning.

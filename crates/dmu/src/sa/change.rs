@@ -35,20 +35,22 @@ struct Table {
 const REGISTRY: Table = Table { name: b"REGISTRY", kind: DmuType::SA_ATTR_REGISTRATION };
 const LAYOUTS: Table = Table { name: b"LAYOUTS", kind: DmuType::SA_ATTR_LAYOUTS };
 
-/// Bytes of a block of the layouts.
+/// Bytes of a block of the layouts where all objects have given numbers.
 ///
-/// OpenZFS has 16 KiB there, of which a few layouts use a fiftieth. Each file system reads both
-/// blocks when it is opened.
+/// OpenZFS has 16 KiB there, of which a few layouts use a fiftieth. Each opening reads both blocks.
 const LAYOUTS_BLOCK: u32 = 1 << 10;
 
-/// Creates one of the tables: a micro ZAP, or a fat one for layouts, which are arrays.
+/// Creates one of the tables: a micro ZAP, or a fat one for layouts under a given number, which are
+/// arrays.
 fn create_table(os: &Objset, tx: &Tx, kind: DmuType, object: Option<ObjNum>) -> Result<Zap> {
     let spec = NewObject::new(kind);
     let plain = ZapFlags::default();
-    match (kind, object) {
-        (DmuType::SA_ATTR_LAYOUTS, object) => Zap::create_fat(os, tx, LAYOUTS_BLOCK, kind, object),
-        (_, Some(object)) => Zap::create_claim(os, tx, object, &spec, Normalization::NONE, plain),
-        (_, None) => Zap::create(os, tx, &spec, Normalization::NONE, plain),
+    match object {
+        Some(object) if kind == DmuType::SA_ATTR_LAYOUTS => {
+            Zap::create_fat(os, tx, LAYOUTS_BLOCK, kind, object)
+        }
+        Some(object) => Zap::create_claim(os, tx, object, &spec, Normalization::NONE, plain),
+        None => Zap::create(os, tx, &spec, Normalization::NONE, plain),
     }
 }
 

@@ -64,27 +64,16 @@ impl Zap {
         Self::init(os, tx, &dn, norm, flags)
     }
 
-    /// Creates a fat ZAP in blocks of `block` bytes, under this number or a free one. It is as if a
-    /// micro ZAP had grown.
+    /// Creates a fat ZAP in blocks of `block` bytes, under this number. It is as if a micro ZAP had
+    /// grown.
     ///
     /// # Errors
-    /// The errors of [`Objset::create_object`], and with a number those of
-    /// [`Objset::claim_object`].
+    /// The errors of [`Objset::claim_object`].
     ///
     /// # Panics
     /// If `block` is no power of two of at least a sector.
-    pub fn create_fat(
-        os: &Objset,
-        tx: &Tx,
-        block: u32,
-        kind: DmuType,
-        object: Option<ObjNum>,
-    ) -> Result<Zap> {
-        let spec = NewObject { block_size: block, ..NewObject::new(kind) };
-        let dn = match object {
-            Some(object) => os.claim_object(tx, object, &spec)?,
-            None => os.create_object(tx, &spec)?,
-        };
+    pub fn create_fat(os: &Objset, tx: &Tx, block: u32, kind: DmuType, object: ObjNum) -> Result<Zap> {
+        let dn = os.claim_object(tx, object, &NewObject { block_size: block, ..NewObject::new(kind) })?;
         let salt = salt(os.id(), dn.object(), tx);
         super::fat::init(tx, &dn, salt, Normalization::NONE, ZapFlags::default())?;
         Zap::open(&dn)

@@ -396,6 +396,8 @@ impl Partition {
         let mut props = vec![text(INCOMPLETE, RECEIVED), text(HEADER, hexadecimal(&stored.encode()?))];
         props.extend(sums.map(|sums| text(SUMS, sums_to_text(guid, &sums))));
         {
+            // What was refused is queued under that lock.
+            self.settle_received(id)?;
             let _mark = self.lock_mark(Head::of(id));
             if !self.mark_takes_blocks(id)? {
                 return Err(Error::Busy { volume: id });
