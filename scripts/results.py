@@ -16,6 +16,8 @@ NAME of data/FILE.json, which looks like this:
 becomes an empty cell. `page`, `what` and `newest` become a line of the index in README.md. A file
 that only adds tables to a page of another has none of these three.
 
+scripts/curves.py draws some tables as SVG beside them.
+
 `make bench-peers` writes peers.json and peers-run.json, in a form of their own.
 """
 import glob
@@ -23,6 +25,8 @@ import json
 import os
 import re
 import sys
+
+import curves
 
 HOME = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "docs", "results")
 BLOCK = re.compile(r"<!-- table: (\S+) -->\n(.*?)<!-- end -->", re.DOTALL)
@@ -154,6 +158,18 @@ def main():
     found["index"] = {"tables": {"pages": {"columns": ["What", "Newest run", "Result"], "rows": index}}}
     tables = {f"{name}.{table}": render(value) for name, one in found.items() for table, value in one["tables"].items()}
     used, stale = set(), []
+    drawn = {f"{name}.{table}": value for name, one in found.items() for table, value in one["tables"].items()}
+    for name, svg in curves.draw(drawn).items():
+        path = os.path.join(HOME, "data", name)
+        old = ""
+        if os.path.exists(path):
+            with open(path, encoding="utf-8") as file:
+                old = file.read()
+        if svg != old:
+            stale.append(name)
+            if not check:
+                with open(path, "w", encoding="utf-8") as file:
+                    file.write(svg)
 
     def filled(match):
         used.add(match[1])

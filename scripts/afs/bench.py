@@ -183,7 +183,8 @@ def verdict(rows, command):
 
 
 def publish(paths, page, what, about, tables, result):
-    """Writes the data of a page. `tables` has columns and rows by name; `about` goes to the first."""
+    """Writes the data of a page. `tables` has columns and rows by name; `about` goes to the first. Without
+    a page, the tables are further ones of a page of other data."""
     made = {}
     for name, (columns, rows) in tables.items():
         show(columns, rows)
@@ -191,6 +192,8 @@ def publish(paths, page, what, about, tables, result):
         if len(made) == 1:
             made[name] = {"about": about, **made[name]}
     data = {"page": page, "what": what, "newest": {"date": about["Date"], "result": result}, "tables": made}
+    if not page:
+        data = {"tables": made}
     for path in filter(None, paths):
         with open(path, "w", encoding="utf-8") as file:
             json.dump(data, file, indent=2, ensure_ascii=False)
