@@ -30,6 +30,8 @@ use zio::{NoSpace, ReadOptions, Space, Want, WritePolicy, Zio};
 const ROOM: u64 = 24 << 20;
 const ASHIFT: Ashift = Ashift(9);
 const LABELS_FRONT: u64 = 4 << 20;
+/// Files with layouts of their own: all orders of five attributes.
+const FILES: usize = 120;
 
 struct Front {
     tree: Arc<Tree>,
@@ -161,6 +163,70 @@ fn fill_file_system(os: &Objset, txg: Txg) -> [ObjNum; 3] {
     [big.dnode().object(), small.dnode().object(), file.object()]
 }
 
+/// Attributes that a file may have behind those of each, in orders that OpenZFS doesn't use.
+const MORE: [(Attr, &[u8]); 5] = [
+    (Attr::Rdev, &[7; 8]),
+    (Attr::Xattr, &[0; 8]),
+    (Attr::DaclAces, &[5; 12]),
+    (Attr::Symlink, b"nowhere"),
+    (Attr::Dxattr, &[0; 20]),
+];
+
+/// The ZAP of this number.
+fn zap(os: &Objset, object: ObjNum) -> Zap {
+    Zap::open(&os.dnode(object).unwrap()).unwrap()
+}
+
+/// The ZAP that another one names, and its number.
+fn named(os: &Objset, of: ObjNum, name: &[u8]) -> ObjNum {
+    ObjNum(zap(os, of).lookup_u64(name).unwrap().unwrap())
+}
+
+/// Moves the layouts of a file system into a table of blocks of 1 KiB.
+fn move_layouts(os: &Objset, txg: Txg) {
+    let (tx, master) = (Tx::new(txg, None), ObjNum(1));
+    let old = named(os, named(os, master, b"SA_ATTRS"), b"LAYOUTS");
+    let is_free = |first: &u64| (*first..first + 3).all(|n| os.is_free_object(ObjNum(n)).unwrap());
+    let first = (1..100_000).find(is_free).unwrap();
+    let (_, made) = Sa::create(os, &tx, Some(ObjNum(first))).unwrap();
+    let table = zap(os, named(os, made, b"LAYOUTS"));
+    for layout in zap(os, old).entries().map(Result::unwrap) {
+        table.add(&tx, layout.name(), &layout.value).unwrap();
+    }
+    zap(os, master).update(&tx, b"SA_ATTRS", &Value::from(made.0)).unwrap();
+}
+
+/// Makes files in the root directory, each with a layout of its own.
+fn fill_layouts(os: &Objset, txg: Txg) {
+    let (tx, master) = (Tx::new(txg, None), ObjNum(1));
+    let made = named(os, master, b"SA_ATTRS");
+    let (sa, root) = (Sa::load(os, Some(made)).unwrap(), named(os, master, b"ROOT"));
+    let spec = NewObject { slots: 2, ..NewObject::new(DmuType::PLAIN_FILE_CONTENTS) };
+    let word = |v: u64| v.to_le_bytes();
+    for file in 0..FILES {
+        let dn = os.create_object(&tx, &spec.clone().with_bonus(DmuType::SA, Vec::new())).unwrap();
+        let begin = [(Attr::Mode, word(0o100_600)), (Attr::Size, word(0)), (Attr::Gen, word(txg.0))];
+        let owners = [Attr::Uid, Attr::Gid].map(|attr| (attr, word(20_000 + file as u64)));
+        let place = [(Attr::Parent, word(root.0)), (Attr::Flags, word(0x4))];
+        let begin = [&begin[..], &owners, &place].concat();
+        let times = [Attr::Atime, Attr::Mtime, Attr::Ctime, Attr::Crtime].map(|attr| (attr, &[1; 16][..]));
+        let links = word(1);
+        let begin = begin.iter().map(|(attr, value)| (*attr, &value[..]));
+        let mut attrs: Vec<(Attr, &[u8])> = begin.chain(times).chain([(Attr::Links, &links[..])]).collect();
+        let (mut order, mut left) = (file, MORE.to_vec());
+        while !left.is_empty() {
+            let of = left.len();
+            attrs.push(left.remove(order % of));
+            order /= of;
+        }
+        sa.replace(&dn, &tx, &attrs).unwrap();
+        let entry = Value::from(8 << 60 | dn.object().0);
+        zap(os, root).add(&tx, format!("layout {file}.").as_bytes(), &entry).unwrap();
+    }
+    let header = zap(os, named(os, made, b"LAYOUTS")).fat_header().unwrap();
+    assert!(header.block_shift == 10 && header.num_leafs > 4, "{header:?}");
+}
+
 /// Syncs the file system, then the MOS with its new root and with another ZAP. Returns the root of
 /// the MOS.
 fn sync_group(mos: &Objset, os: &Objset, dataset: ObjNum, tx: &Tx, step: u64) -> Blkptr {
@@ -196,6 +262,23 @@ fn run_zdb(tools: &Path, dir: &Path, args: &[&str], sound: bool) -> (String, Str
     (text, wrong)
 }
 
+/// Checks that `zdb` has found each file with a layout of its own, and the table that has these.
+fn check_layouts(text: &str) {
+    for file in 0..FILES {
+        let found = format!("\tpath\t/layout {file}.\n\tuid     {}\n", 20_000 + file);
+        assert_eq!(text.matches(&found).count(), 1, "{found}");
+    }
+    let number = |table: &str, of: &str| {
+        let (_, rest) = table.split_once(of).unwrap();
+        rest.lines().next().unwrap().trim().parse::<usize>().unwrap()
+    };
+    let tables = text.split("SA attr layouts\n").skip(1);
+    let split: Vec<&str> = tables.filter(|table| number(table, "Leaf blocks:") > 4).collect();
+    let [table] = split[..] else { panic!("{} tables have many leaves", split.len()) };
+    let listed = table.split("\n\n").nth(1).unwrap().matches(" = [ ").count();
+    assert!(listed > FILES && listed == number(table, "ZAP entries:"), "{listed}");
+}
+
 /// Goal: after two transaction groups that change a file system and the MOS, `zdb` finds all blocks
 /// and counts right. It lists the new contents.
 #[test]
@@ -227,10 +310,14 @@ fn zdb_reads_what_we_wrote() {
         let txg = Txg(ub.txg.0 + step);
         let tx = Tx::new(txg, None);
         match made {
-            None => made = Some(fill_file_system(&os, txg)),
+            None => {
+                made = Some(fill_file_system(&os, txg));
+                move_layouts(&os, txg);
+            }
             Some([.., file]) => {
                 os.dnode(file).unwrap().write_at(&tx, 12_345_678, b"again").unwrap();
                 os.dnode(file).unwrap().free_range(&tx, 1 << 39, u64::MAX).unwrap();
+                fill_layouts(&os, txg);
             }
         }
         last = (txg, sync_group(&mos, &os, ObjNum(id), &tx, step));
@@ -250,6 +337,7 @@ fn zdb_reads_what_we_wrote() {
     assert!(text.matches("name 19999 in a big directory = ").count() == 1, "{wrong}");
     assert!(!text.contains("name 2 in a big directory"));
     assert!(text.contains("ZAP entries: 10000"));
+    check_layouts(&text);
     let all = text + &wrong;
     assert_eq!(all.matches("leaked").count(), 4, "two ZAPs; a file in no directory, twice");
     for bad in ["mismatch", "ERROR", "failed"] {

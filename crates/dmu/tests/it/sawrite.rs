@@ -7,9 +7,10 @@ use dmu::zap::Zap;
 use dmu::{
     DMU_GROUPUSED_OBJECT, DMU_PROJECTUSED_OBJECT, DMU_USERUSED_OBJECT, Dnode, Error, NewObject, Objset,
 };
-use ondisk::DmuType;
 use ondisk::objset::{ObjsetFlags, ObjsetKind};
 use ondisk::sa::Attr;
+use ondisk::zap::PtrTable;
+use ondisk::{DmuType, ObjNum};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
@@ -74,6 +75,126 @@ fn check(sa: &Sa, dn: &Dnode, model: &BTreeMap<Attr, Vec<u8>>) {
     assert_eq!(attrs.u64(Attr::Uid).unwrap(), Some(1000));
 }
 
+/// How an object set has its layouts.
+#[derive(Clone, Copy)]
+enum Tables {
+    /// As OpenZFS makes them.
+    Usual,
+    /// In blocks of 1 KiB, as in volumes of AFS.
+    Small,
+}
+
+impl Tables {
+    fn create(self, os: &Objset) -> (Sa, ObjNum) {
+        let first = match self {
+            Tables::Usual => None,
+            Tables::Small => Some(ObjNum(2)),
+        };
+        Sa::create(os, &tx(1), first).unwrap()
+    }
+}
+
+/// All orders of all choices of these attributes: 1,957.
+fn orders() -> Vec<Vec<Attr>> {
+    let more = [Attr::Xattr, Attr::Rdev, Attr::Projid, Attr::DaclAces, Attr::Symlink, Attr::Dxattr];
+    let mut all: Vec<Vec<Attr>> = vec![Vec::new()];
+    let mut from = 0;
+    while from < all.len() {
+        let next = more.iter().filter(|attr| !all[from].contains(attr));
+        let longer: Vec<Vec<Attr>> = next.map(|attr| [&all[from][..], &[*attr][..]].concat()).collect();
+        all.extend(longer);
+        from += 1;
+    }
+    all
+}
+
+/// What the file of this number has for an attribute.
+fn value_of(attr: Attr, number: usize) -> Vec<u8> {
+    let word = (number as u64) << 16 | attr.name().len() as u64;
+    if FIXED.contains(&attr) { word.to_le_bytes().to_vec() } else { vec![number as u8; 1 + number % 9] }
+}
+
+/// Files that each have a layout of their own, without a spill block.
+fn with_layouts(os: &Objset, sa: &Sa, count: usize) -> Vec<(ObjNum, Vec<Attr>)> {
+    let spec = NewObject { slots: 2, ..NewObject::new(DmuType::PLAIN_FILE_CONTENTS) };
+    let spec = spec.with_bonus(DmuType::SA, Vec::new());
+    let file = |(number, order): (usize, Vec<Attr>)| {
+        let dn = os.create_object(&tx(1), &spec).unwrap();
+        begin(sa, &dn, 1, 1000, 100, 0);
+        for attr in &order {
+            sa.set(&dn, &tx(1), &[(*attr, Some(&value_of(*attr, number)))]).unwrap();
+        }
+        (dn.object(), order)
+    };
+    orders().into_iter().take(count).enumerate().map(file).collect()
+}
+
+fn check_layouts(os: &Objset, sa: &Sa, files: &[(ObjNum, Vec<Attr>)]) {
+    for (number, (object, order)) in files.iter().enumerate() {
+        let attrs = sa.attrs(&os.dnode(*object).unwrap()).unwrap();
+        for attr in FIXED[1..].iter().chain(&VARIABLE) {
+            let expected = order.contains(attr).then(|| value_of(*attr, number));
+            let found = attrs.get(*attr).unwrap().map(|v| v.into_owned());
+            assert_eq!(found, expected, "{object} {}", attr.name());
+        }
+        let found: Vec<Attr> = attrs.in_bonus().map(|(attr, _)| attr).skip(12).collect();
+        assert_eq!(&found, order);
+    }
+}
+
+/// The table of layouts of an object set.
+fn layouts(os: &Objset, master: ObjNum) -> Zap {
+    let master = Zap::open(&os.dnode(master).unwrap()).unwrap();
+    let object = master.lookup_u64(b"LAYOUTS").unwrap().unwrap();
+    Zap::open(&os.dnode(ObjNum(object)).unwrap()).unwrap()
+}
+
+/// The attributes of an object follow a model, in an object set that has this many layouts before.
+fn follow_a_model(ops: Vec<Op>, slots: u8, tables: Tables, before: usize) {
+    let rig = Rig::new();
+    let os = rig.create(ObjsetKind::Zfs, COUNTED);
+    let (sa, master) = tables.create(&os);
+    let files = with_layouts(&os, &sa, before);
+    let spec = NewObject { slots, ..NewObject::new(DmuType::PLAIN_FILE_CONTENTS) };
+    let dn = os.create_object(&tx(1), &spec.with_bonus(DmuType::SA, Vec::new())).unwrap();
+    begin(&sa, &dn, 1, 1000, 100, 0);
+    let mut model = BTreeMap::from([(Attr::Size, vec![0; 8])]);
+    let mut txg = 1;
+    for op in ops.into_iter().chain([Op::Sync]) {
+        match op {
+            Op::Word(a, v) => {
+                let raw = v.to_le_bytes();
+                sa.set(&dn, &tx(txg), &[(FIXED[a], Some(&raw))]).unwrap();
+                model.insert(FIXED[a], raw.to_vec());
+            }
+            Op::Bytes(a, v) => {
+                sa.set(&dn, &tx(txg), &[(VARIABLE[a], Some(&v))]).unwrap();
+                model.insert(VARIABLE[a], v);
+            }
+            Op::Remove(a) => {
+                let a = *FIXED.iter().chain(&VARIABLE).nth(a).unwrap();
+                sa.set(&dn, &tx(txg), &[(a, None)]).unwrap();
+                model.remove(&a);
+            }
+            Op::Sync => {
+                let fixed = rig.sync(&os, txg);
+                rig.check(&fixed);
+                let again = Sa::load(&fixed, Some(master)).unwrap();
+                check(&again, &fixed.dnode(dn.object()).unwrap(), &model);
+                check_layouts(&fixed, &again, &files);
+                txg += 1;
+            }
+        }
+        check(&sa, &dn, &model);
+    }
+    if let Tables::Small = tables {
+        let table = layouts(&os, master);
+        let header = table.fat_header().unwrap();
+        assert_eq!(table.dnode().block_size(), 1024);
+        assert!(header.num_entries >= before as u64 && header.num_leafs > 1, "{header:?}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
@@ -81,41 +202,40 @@ proptest! {
     /// block. They are right after syncs, also for a reader that loads the layouts anew.
     #[test]
     fn attributes_follow_a_model(ops in prop::collection::vec(op(), 1..40), slots in 1u8..4) {
-        let rig = Rig::new();
-        let os = rig.create(ObjsetKind::Zfs, COUNTED);
-        let (sa, master) = Sa::create(&os, &tx(1), None).unwrap();
-        let spec = NewObject { slots, ..NewObject::new(DmuType::PLAIN_FILE_CONTENTS) };
-        let dn = os.create_object(&tx(1), &spec.with_bonus(DmuType::SA, Vec::new())).unwrap();
-        begin(&sa, &dn, 1, 1000, 100, 0);
-        let mut model = BTreeMap::from([(Attr::Size, vec![0; 8])]);
-        let mut txg = 1;
-        for op in ops.into_iter().chain([Op::Sync]) {
-            match op {
-                Op::Word(a, v) => {
-                    let raw = v.to_le_bytes();
-                    sa.set(&dn, &tx(txg), &[(FIXED[a], Some(&raw))]).unwrap();
-                    model.insert(FIXED[a], raw.to_vec());
-                }
-                Op::Bytes(a, v) => {
-                    sa.set(&dn, &tx(txg), &[(VARIABLE[a], Some(&v))]).unwrap();
-                    model.insert(VARIABLE[a], v);
-                }
-                Op::Remove(a) => {
-                    let a = *FIXED.iter().chain(&VARIABLE).nth(a).unwrap();
-                    sa.set(&dn, &tx(txg), &[(a, None)]).unwrap();
-                    model.remove(&a);
-                }
-                Op::Sync => {
-                    let fixed = rig.sync(&os, txg);
-                    rig.check(&fixed);
-                    let again = Sa::load(&fixed, Some(master)).unwrap();
-                    check(&again, &fixed.dnode(dn.object()).unwrap(), &model);
-                    txg += 1;
-                }
-            }
-            check(&sa, &dn, &model);
-        }
+        follow_a_model(ops, slots, Tables::Usual, 0);
     }
+
+    /// Goal: so they are where layouts have blocks of 1 KiB, of which a leaf takes nine. Leaves
+    /// split, and all files keep what they have.
+    #[test]
+    fn attributes_follow_a_model_in_small_tables(
+        ops in prop::collection::vec(op(), 1..40),
+        slots in 1u8..4,
+        before in 10usize..50,
+    ) {
+        follow_a_model(ops, slots, Tables::Small, before);
+    }
+}
+
+/// Goal: a table of layouts in blocks of 1 KiB also grows its table of pointers, from the header
+/// into blocks of its own, until nearly all numbers of layouts are taken. A reader that loads all
+/// layouts anew finds each.
+#[test]
+fn small_tables_grow() {
+    const COUNT: usize = 1000;
+    let rig = Rig::new();
+    let os = rig.create(ObjsetKind::Zfs, COUNTED);
+    let (sa, master) = Tables::Small.create(&os);
+    let files = with_layouts(&os, &sa, COUNT);
+    assert_eq!(files.len(), COUNT);
+    let fixed = rig.sync(&os, 1);
+    rig.check(&fixed);
+    check_layouts(&fixed, &Sa::load(&fixed, Some(master)).unwrap(), &files);
+    let table = layouts(&fixed, master);
+    let header = table.fat_header().unwrap();
+    assert!(header.num_leafs > 100 && header.num_entries == COUNT as u64, "{header:?}");
+    assert!(matches!(header.table, PtrTable::External { blocks: 2.., .. }), "{header:?}");
+    assert_eq!(table.entries().count(), COUNT);
 }
 
 /// Goal: attributes that exceed dnode and spill block are refused, and the old ones stay.
