@@ -28,7 +28,7 @@ use zio::{NoSpace, ReadOptions, Space, Want, WritePolicy, Zio};
 
 /// Bytes at the end of the device that the fixture doesn't use.
 const ROOM: u64 = 24 << 20;
-const ASHIFT: Ashift = Ashift(9);
+pub const ASHIFT: Ashift = Ashift(9);
 const LABELS_FRONT: u64 = 4 << 20;
 /// Files with layouts of their own: all orders of five attributes.
 const FILES: usize = 120;
@@ -55,7 +55,7 @@ impl Space for Front {
 }
 
 /// Writes metadata twice and data once, as OpenZFS does. Freed blocks stay allocated.
-struct Sink;
+pub struct Sink;
 
 impl SyncSink for Sink {
     fn policy(&self, kind: DmuType, level: Level, _: &DnodePhys) -> WritePolicy {
@@ -80,7 +80,7 @@ impl SyncSink for Sink {
 }
 
 /// The cache of a pool on one disk, opened for writing.
-fn cache(image: &Path, salt: &[u8; 32]) -> Arc<Cache> {
+pub fn cache(image: &Path, salt: &[u8; 32]) -> Arc<Cache> {
     let device: Arc<dyn Device> = Arc::new(FileDevice::open(image, Mode::Write).unwrap());
     let mut room = vec![0; ROOM as usize];
     let start = label_offset(device.size(), 2).unwrap() - ROOM;
@@ -97,7 +97,7 @@ fn cache(image: &Path, salt: &[u8; 32]) -> Arc<Cache> {
     Arc::new(Cache::new(zio, 64 << 20))
 }
 
-fn put_uberblock(image: &Path, rootbp: &Blkptr, txg: Txg, of: &Uberblock) {
+pub fn put_uberblock(image: &Path, rootbp: &Blkptr, txg: Txg, of: &Uberblock) {
     let device = FileDevice::open(image, Mode::Write).unwrap();
     let shift = uberblock_shift(ASHIFT);
     let ub = Uberblock { txg, rootbp: rootbp.encode(), ..of.clone() };
@@ -247,7 +247,7 @@ fn sync_group(mos: &Objset, os: &Objset, dataset: ObjNum, tx: &Tx, step: u64) ->
 
 /// Runs `zdb` on the devices in `dir`. It must succeed if and only if `sound`. Returns its output
 /// and its messages.
-fn run_zdb(tools: &Path, dir: &Path, args: &[&str], sound: bool) -> (String, String) {
+pub fn run_zdb(tools: &Path, dir: &Path, args: &[&str], sound: bool) -> (String, String) {
     let out = Command::new(tools.join("sbin/zdb"))
         .env("LD_LIBRARY_PATH", tools.join("lib/x86_64-linux-gnu"))
         .args(["-e", "-p"])
@@ -289,9 +289,7 @@ fn zdb_reads_what_we_wrote() {
     let image = copy.images()[0].clone();
     let (ub, salt, id, head) = {
         let mos = common::mos(&image);
-        let directory = Zap::open(&mos.dnode(ObjNum(1)).unwrap()).unwrap();
-        let salt = directory.lookup(b"org.illumos:checksum_salt").unwrap();
-        let salt: [u8; 32] = salt.unwrap().as_bytes().unwrap().try_into().unwrap();
+        let salt = common::salt(&mos).unwrap();
         let (id, os) = common::filesystems(&mos)
             .into_iter()
             .find(|(id, _)| mos.dnode(ObjNum(*id)).unwrap().bonus()[40..48] == [0; 8])

@@ -7,6 +7,7 @@ mod common;
 mod foreign;
 mod hostile;
 mod judge;
+mod oldmos;
 mod paced;
 mod pools;
 #[allow(dead_code, reason = "others use the rest")]

@@ -37,11 +37,17 @@ pub fn mos(image: &Path) -> Objset {
     let tree = Tree::open(&root, &mut |_| Ok(device.clone())).unwrap();
     let cache = Arc::new(Cache::new(Zio::new(Arc::new(tree)), 64 << 20));
     let mos = Objset::open(cache, 0, &Blkptr::decode(&ub.rootbp).unwrap(), ReadOptions::demand()).unwrap();
-    let directory = Zap::open(&mos.dnode(ObjNum(1)).unwrap()).unwrap();
-    if let Some(salt) = directory.lookup(b"org.illumos:checksum_salt").unwrap() {
-        mos.cache().zio().set_salt(salt.as_bytes().unwrap().try_into().unwrap());
+    if let Some(salt) = salt(&mos) {
+        mos.cache().zio().set_salt(&salt);
     }
     mos
+}
+
+/// The salt of the checksums of a pool, if it has one.
+pub fn salt(mos: &Objset) -> Option<[u8; 32]> {
+    let directory = Zap::open(&mos.dnode(ObjNum(1)).unwrap()).unwrap();
+    let salt = directory.lookup(b"org.illumos:checksum_salt").unwrap()?;
+    Some(salt.as_bytes().unwrap().try_into().unwrap())
 }
 
 /// The object sets with a master node of all file systems and snapshots, by dataset object.
