@@ -23,9 +23,10 @@
 //!   counts its files anew.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use ondisk::Txg;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
 use super::activity::volumes::Usage;
@@ -70,6 +71,8 @@ pub struct Volume {
     instance: Instance,
     /// Memory has a name or a clone's header that the datasets don't have yet.
     unwritten: AtomicBool,
+    /// The last txg in which files that are closed since wrote the header.
+    closed: AtomicU64,
     /// The second of its last use ([`Shared::seconds`]).
     used: AtomicU32,
     /// The name that its header had last.
@@ -136,7 +139,7 @@ impl Volume {
         let (id, found) = (found.id(), RwLock::new(found));
         let (locks, storing, instance) = (Arc::default(), Mutex::default(), shared.instance());
         let (gate, unwritten, used) = (RwLock::default(), AtomicBool::new(false), AtomicU32::new(0));
-        let (usage, name) = (Usage::default(), RwLock::default());
+        let (usage, name, closed) = (Usage::default(), RwLock::default(), AtomicU64::new(0));
         Self {
             id,
             partition,
@@ -149,6 +152,7 @@ impl Volume {
             shared,
             instance,
             unwritten,
+            closed,
             used,
             name,
         }
@@ -386,6 +390,7 @@ impl Volume {
     /// Notes that these files were closed.
     fn note_closed(&self, open: &Open) {
         self.partition.note_closed(open.written());
+        self.closed.fetch_max(open.written().0, Ordering::AcqRel);
         self.shared.partitions.of(self.partition.id).closed.inc();
         *self.name.write() = open.header().name.into_boxed_slice();
     }
@@ -622,7 +627,9 @@ impl Volume {
         let open = self.gate.read().open.clone();
         match (open, pool.spa().writer()) {
             (Some(open), Some(live)) => {
-                Ok(live.txgs().wait_synced(open.written()).map_err(poolhouse::Error::from)?)
+                // It may have come to rest behind the change that is waited for.
+                let last = open.written().max(Txg(self.closed.load(Ordering::Acquire)));
+                Ok(live.txgs().wait_synced(last).map_err(poolhouse::Error::from)?)
             }
             // It was closed since.
             (None, _) | (_, None) => Ok(pool.sync()?),

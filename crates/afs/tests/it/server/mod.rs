@@ -32,6 +32,7 @@ use afs::server::{Options, Server};
 use afs::types::{Fid, PrincipalId, StoreStatus, Unique, Vnode, VolumeId};
 use afs::wire::{List, Uuid, Wire};
 use parking_lot::Mutex;
+use poolhouse::spa::txg::Tunables;
 use poolhouse::{OpenOptions, Pool};
 use rx::security::rxkad::{Client as Ticket, Key, Keys, SUPERUSER};
 use rx::security::{Class, Level, Null};
@@ -151,6 +152,13 @@ impl Rig {
         let options =
             OpenOptions { write: true, force: true, claim: poolhouse::Claim::Own, ..OpenOptions::default() };
         self.pool = Some(Pool::open(&[image], &options).unwrap());
+    }
+
+    /// Has the pool write transaction groups only when a call waits for one.
+    pub fn sync_on_demand(&self) {
+        let live = self.pool.as_ref().unwrap().spa().writer().unwrap();
+        live.sync_all().unwrap();
+        live.set_tunables(Tunables { timeout: Duration::from_secs(86_400), ..Tunables::default() });
     }
 
     pub fn server(&self) -> &Server {

@@ -3,9 +3,9 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use afs::calls::fileserver::Call;
-use afs::calls::volserver::{Call as Verb, Reply, attach};
+use afs::calls::volserver::{Call as Verb, Name, Reply, attach};
 use afs::server::table::Listed;
-use afs::types::{Fid, VolumeId};
+use afs::types::{Date, Fid, VolumeId};
 
 use super::{Client, Rig, VOLUME, root};
 
@@ -215,4 +215,31 @@ fn properties_of_the_cache() {
     give_up_all(&client);
     rig.rest();
     assert_eq!(policies(), [(false, None); 2]);
+}
+
+/// Goal: a change of a volume that comes to rest within the transaction, and is opened again, is on
+/// disk when the transaction has ended.
+#[test]
+fn changes_before_a_rest() {
+    let (mut rig, date) = (Rig::new(), Date(1_234_567_890));
+    let operator = rig.operator();
+    let name = Name::new("v.readonly").unwrap();
+    let make = Verb::CreateVolume { partition: 0, name, kind: 1, parent: VOLUME, volume: CLONE };
+    let Reply::CreateVolume(made) = operator.call(make).unwrap() else { panic!() };
+    operator.complete(made.transaction);
+    rig.sync_on_demand();
+    let transaction = operator.begin(CLONE, attach::OFFLINE).unwrap();
+    operator.call(Verb::SetDate { transaction, date }).unwrap();
+    rig.rest();
+    assert!(!rig.is_open(CLONE));
+    operator.call(Verb::GetName { transaction }).unwrap();
+    assert!(rig.is_open(CLONE));
+    operator.end(transaction).unwrap();
+    let crashed = rig.dir.path().join("crashed");
+    std::fs::copy(rig.dir.path().join("d0"), &crashed).unwrap();
+    drop(operator);
+    rig.stop();
+    rig.open(crashed);
+    rig.start();
+    assert_eq!(rig.operator().listed(CLONE).unwrap().creation_date, date);
 }
