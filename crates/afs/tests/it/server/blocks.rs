@@ -1,5 +1,6 @@
 //! Volumes that travel between two servers as blocks.
 
+mod ending;
 mod groups;
 mod unchanged;
 
