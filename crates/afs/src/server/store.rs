@@ -570,7 +570,9 @@ impl Partition {
         self.drop_blocks(head)?;
         let (old, to) = (self.head_name(head), Some(self.snapshot_name(head, clone)));
         self.run(vec![Box::new(Rollback { name: old.clone(), to })])?;
-        self.change_number(old, head.volume, stored)
+        self.change_number(old, head.volume, stored)?;
+        self.forget_unsent(clone);
+        Ok(())
     }
 
     /// Makes a file system the volume of its new header. Each step is refused rather than
@@ -627,6 +629,7 @@ impl Partition {
         self.run(vec![Box::new(Rollback { name: old.clone(), to })])?;
         self.run(vec![Box::new(Rename { old: old.clone(), new: new.clone(), enforce_limits: false })])?;
         self.others.rename(&old, &new);
+        self.forget_unsent(clone);
         self.end_detach(clone)
     }
 

@@ -663,6 +663,11 @@ impl Partition {
     /// Notes that a clone was sent, so that the next one can be an increment. Its end leaves a
     /// bookmark.
     pub fn note_sent(&self, id: VolumeId) {
+        self.forget_unsent(id);
+    }
+
+    /// Forgets that a clone was not sent, because there is no clone of this number any more.
+    pub(super) fn forget_unsent(&self, id: VolumeId) {
         self.unsent.lock().remove(&id);
     }
 

@@ -42,7 +42,7 @@ impl Partition {
             tasks.extend(self.mark_clone(head, id, stored.destroy_me)?);
             tasks.push(Box::new(Snapshot { names, props, enforce_limits: true }));
             self.note_unsent(id);
-            return self.run(tasks);
+            return self.run(tasks).inspect_err(|_| self.forget_unsent(id));
         };
         if let Found::Dataset(old) = old {
             self.drop_bases(old)?;
@@ -114,7 +114,7 @@ impl Partition {
                 Ok(std::iter::once(destroy).chain(self.mark_clone(head, id, false)?).collect())
             })?;
         }
-        self.unsent.lock().remove(&id);
+        self.forget_unsent(id);
         self.destroy_empty(head)
     }
 

@@ -249,6 +249,10 @@ impl VolumeServer {
             parts.flush().map_err(SendError::Write)
         });
         let Outgoing { mut site, bytes, refused } = outgoing;
+        if sent.is_ok() && !same {
+            // The other server may take it, and its reply be lost.
+            partition.note_sent(id);
+        }
         let done = match (sent, refused) {
             (Ok(()), _) => site.reply(Some(RESTORE), REPLY)?,
             (Err(_), Some(refused)) => Err(refused?),
@@ -284,7 +288,6 @@ impl VolumeServer {
             return Ok(true);
         }
         Traffic::note(&traffic.sent, &traffic.sent_bytes, bytes);
-        partition.note_sent(id);
         Ok(true)
     }
 

@@ -2,6 +2,7 @@
 
 mod ending;
 mod groups;
+mod lost;
 mod unchanged;
 
 use std::path::PathBuf;

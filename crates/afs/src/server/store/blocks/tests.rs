@@ -49,3 +49,33 @@ fn refused_operations_stop_each_use() {
         assert!(matches!(partition.received.lock().get(&ID), Some(Received::Ending { .. })));
     }
 }
+
+/// Goal: what a partition knows of a clone that was not sent ends with the clone, however it ends.
+#[test]
+fn clones_that_end_unsent() {
+    let rig = Rig::new([ID.0].into_iter());
+    let (partition, clone) = (&rig.partition, VolumeId(101));
+    let unsent = || partition.unsent.lock().iter().copied().collect::<Vec<_>>();
+    let make = |of: VolumeId| {
+        partition.clone_volume(of, &stored(clone.0), None).unwrap();
+        assert_eq!(unsent(), [clone]);
+    };
+    make(ID);
+    // It is not made twice.
+    assert!(partition.clone_volume(VolumeId(99), &stored(102), None).is_err());
+    assert_eq!(unsent(), [clone]);
+    partition.destroy_clone(Head::of(ID), clone).unwrap();
+    assert_eq!(unsent(), []);
+    // Its volume goes, and it takes that one's place.
+    make(ID);
+    let gone = partition.destroy(ID).unwrap().unwrap();
+    let mut revived = stored(ID.0);
+    revived.header.clone = clone;
+    partition.revive(gone, clone, &revived).unwrap();
+    assert_eq!(unsent(), []);
+    // Its volume goes, and it becomes one of its own.
+    make(ID);
+    let gone = partition.destroy(ID).unwrap().unwrap();
+    partition.detach(gone, clone).unwrap();
+    assert_eq!(unsent(), []);
+}
