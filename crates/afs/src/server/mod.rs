@@ -673,7 +673,7 @@ fn run_keeper(core: &Core, stop: &Stop) {
                 if !*stop.stopped.lock()
                     && let Some(partition) = core.partition(id)
                 {
-                    partition.keep_all(&core.table.used_ids(id));
+                    partition.keep_all(&core.table.with_headers(id));
                 }
             }
         });

@@ -389,9 +389,10 @@ impl Table {
         all
     }
 
-    /// The numbers of the volumes of a partition that are in use.
-    pub fn used_ids(&self, partition: PartitionId) -> HashSet<VolumeId> {
-        self.used(partition).iter().map(|volume| volume.id).collect()
+    /// The numbers of the volumes of a partition whose headers memory has.
+    pub fn with_headers(&self, partition: PartitionId) -> HashSet<VolumeId> {
+        let used = self.used(partition);
+        used.iter().filter(|volume| volume.has_header()).map(|volume| volume.id).collect()
     }
 
     /// All volumes in use.

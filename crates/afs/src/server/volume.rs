@@ -83,6 +83,8 @@ pub struct Volume {
 struct Gate {
     service: Service,
     open: Option<Arc<Open>>,
+    /// The header of a volume that was made and not opened yet.
+    made: Option<Box<Stored>>,
     /// [`Volume::exclusively`] has the files.
     taken: bool,
     /// Stores that run go on although the volume is busy.
@@ -186,6 +188,19 @@ impl Volume {
     /// Whether its files are open. One that a thread has right now counts as open.
     pub fn is_open(&self) -> bool {
         self.gate.try_read().is_none_or(|gate| gate.open.is_some() || gate.taken)
+    }
+
+    /// Whether memory has its header, which may not be on disk. One that a thread has right now
+    /// counts as such.
+    pub(super) fn has_header(&self) -> bool {
+        let has = |gate: &Gate| gate.open.is_some() || gate.taken || gate.made.is_some();
+        self.unwritten.load(Ordering::Acquire) || self.gate.try_read().is_none_or(|gate| has(&gate))
+    }
+
+    /// Notes that [`Self::exclusively`] has made it, with this header.
+    pub(super) fn note_made(&self, stored: Stored) {
+        *self.name.write() = stored.header.name.clone().into_boxed_slice();
+        self.gate.write().made = Some(Box::new(stored));
     }
 
     /// Closes its files if no call uses them: the next one opens them again. Returns whether they
@@ -342,15 +357,17 @@ impl Volume {
     /// # Errors
     /// Those of [`Self::open`].
     pub fn peek(&self) -> Result<Stored> {
-        if let Some(open) = self.gate.read().open.clone() {
-            return Ok(open.stored());
-        }
-        self.stored_header()
+        let gate = self.gate.read();
+        self.peek_behind(gate)
     }
 
-    /// The header on disk.
-    fn stored_header(&self) -> Result<Stored> {
-        self.partition.stored(self.found())
+    fn peek_behind(&self, gate: RwLockReadGuard<'_, Gate>) -> Result<Stored> {
+        if let Some(stored) = &gate.made {
+            return Ok(Stored::clone(stored));
+        }
+        let open = gate.open.clone();
+        drop(gate);
+        open.map_or_else(|| self.partition.stored(self.found()), |open| Ok(open.stored()))
     }
 
     /// [`Self::peek`], unless a call has the volume so that this would wait for it.
@@ -358,8 +375,7 @@ impl Volume {
     /// # Errors
     /// Those of [`Self::open`].
     pub fn try_peek(&self) -> Option<Result<Stored>> {
-        let open = self.gate.try_read()?.open.clone();
-        Some(open.map_or_else(|| self.stored_header(), |open| Ok(open.stored())))
+        Some(self.peek_behind(self.gate.try_read()?))
     }
 
     fn open_locked(&self, gate: &mut Gate) -> Result<Arc<Open>> {
@@ -384,6 +400,7 @@ impl Volume {
             gate.service = open.service();
         }
         gate.open = Some(Arc::clone(&open));
+        gate.made = None;
         Ok(open)
     }
 
@@ -534,6 +551,7 @@ impl Volume {
                 return Err(Error::Busy { volume: self.id });
             }
             gate.taken = true;
+            gate.made = None;
             gate.open.take()
         };
         let mut back = GiveBack { volume: self, open: None, used: open.is_some() };

@@ -7,7 +7,7 @@
 //! a volume with its dataset, and that of a clone with the snapshot's properties. So a listing
 //! reads the file, and only those headers again that may have changed since.
 //!
-//! A volume in use is not in the file: memory has its header. What is missing for this or another
+//! A volume whose header is in memory is not in the file. What is missing for this or another
 //! reason is read from the volume itself.
 //!
 //! # On disk
@@ -173,9 +173,15 @@ impl Headers {
     }
 
     /// Whether the headers of a file system are those of its volume and clones, and as they were.
-    /// Those of `used` don't matter.
-    fn is_right(&self, head: Head, clones: &[VolumeId], changed: &Changed, used: &HashSet<VolumeId>) -> bool {
-        let mut ids = volumes_of(head, clones).map(Found::id).filter(|id| !used.contains(id)).peekable();
+    /// Those of `in_memory` don't matter.
+    fn is_right(
+        &self,
+        head: Head,
+        clones: &[VolumeId],
+        changed: &Changed,
+        in_memory: &HashSet<VolumeId>,
+    ) -> bool {
+        let mut ids = volumes_of(head, clones).map(Found::id).filter(|id| !in_memory.contains(id)).peekable();
         if ids.peek().is_none() {
             return true;
         }
@@ -184,7 +190,7 @@ impl Headers {
         if objects.is_none_or(|objects| objects.iter().any(|object| changed.has(*object))) {
             return false;
         }
-        let mut rest = self.of(head).filter(|one| !used.contains(&one.id));
+        let mut rest = self.of(head).filter(|one| !in_memory.contains(&one.id));
         let same = |one: One<'_>| {
             ids.next() == Some(one.id) && !one.objects.iter().any(|object| changed.has(*object))
         };
@@ -212,17 +218,17 @@ fn volumes_of(head: Head, clones: &[VolumeId]) -> impl Iterator<Item = Found> + 
 }
 
 impl Partition {
-    /// The headers of its volumes but for `used`. `None`: the partition keeps none, or its pool
-    /// does not answer.
+    /// The headers of its volumes but for `in_memory`. `None`: the partition keeps none, or its
+    /// pool does not answer.
     ///
-    /// `used` are at least those that were open when the caller began. Only they may have a header
-    /// that is not on disk yet. Some headers are missing if the use of the partition ends
+    /// `in_memory` are at least those whose headers memory had when the caller began. Only they may
+    /// have one that is not on disk yet. Some headers are missing if the use of the partition ends
     /// meanwhile.
     ///
     /// # Errors
     /// [`Error::Pool`](crate::server::Error::Pool), [`Error::Files`](crate::server::Error::Files):
     /// the list or the headers can't be read.
-    pub fn headers(&self, used: &HashSet<VolumeId>) -> Result<Option<Headers>> {
+    pub fn headers(&self, in_memory: &HashSet<VolumeId>) -> Result<Option<Headers>> {
         let Some(list) = self.list().filter(|_| !self.is_stuck()) else { return Ok(None) };
         // A volume that was closed has left its header to a transaction group.
         let live = self.pool.spa().writer().ok_or(poolhouse::Error::ReadOnly)?;
@@ -249,7 +255,7 @@ impl Partition {
         let mut wrong = Vec::new();
         for (head, clones) in listed.each() {
             gone.remove(&head);
-            if is_new || !headers.is_right(head, &clones, &changed, used) {
+            if is_new || !headers.is_right(head, &clones, &changed, in_memory) {
                 wrong.push((head, clones.into_owned()));
             }
         }
@@ -258,7 +264,7 @@ impl Partition {
             put(&mut headers.bytes, &[GONE]);
             put(&mut headers.bytes, &Entry::words(*head, 0));
         }
-        let mut read = self.read_headers(&list, &wrong, used);
+        let mut read = self.read_headers(&list, &wrong, in_memory);
         read.sort_unstable_by_key(|(head, _)| *head);
         let count = read.iter().filter(|(head, bytes)| headers.push(*head, bytes)).count() + gone.len();
         if list.is_ending() {
@@ -315,7 +321,7 @@ impl Partition {
         &self,
         list: &List,
         heads: &[(Head, Vec<VolumeId>)],
-        used: &HashSet<VolumeId>,
+        in_memory: &HashSet<VolumeId>,
     ) -> Vec<(Head, Vec<u8>)> {
         let (all, next) = (Mutex::new(Vec::new()), AtomicUsize::new(0));
         let work = || {
@@ -325,7 +331,8 @@ impl Partition {
                 if batch.is_empty() || list.is_ending() {
                     return;
                 }
-                let read = batch.iter().map(|(head, clones)| (*head, self.read_entry(*head, clones, used)));
+                let read =
+                    batch.iter().map(|(head, clones)| (*head, self.read_entry(*head, clones, in_memory)));
                 let read: Vec<_> = read.collect();
                 all.lock().extend(read);
             }
@@ -341,11 +348,11 @@ impl Partition {
     }
 
     /// The headers of a file system, as its entry has them.
-    fn read_entry(&self, head: Head, clones: &[VolumeId], used: &HashSet<VolumeId>) -> Vec<u8> {
+    fn read_entry(&self, head: Head, clones: &[VolumeId], in_memory: &HashSet<VolumeId>) -> Vec<u8> {
         let (mut bytes, mut count) = (vec![0; 4], 0u32);
         let objects = self.objects_of(head).unwrap_or_default();
         objects.iter().for_each(|object| put_wide(&mut bytes, *object));
-        for found in volumes_of(head, clones).filter(|found| !used.contains(&found.id())) {
+        for found in volumes_of(head, clones).filter(|found| !in_memory.contains(&found.id())) {
             // A listing then reads the volume itself, and gets the error.
             let Ok((header, objects)) = self.header_and_objects(found) else { continue };
             if header.len() > MOST_HEADER as usize {

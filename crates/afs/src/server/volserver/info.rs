@@ -92,20 +92,22 @@ fn x_info(info: VolumeInfo) -> XVolumeInfo {
     }
 }
 
-/// The headers that a partition keeps, and its volumes that were in use before they were read.
+/// The headers that a partition keeps, and its volumes whose headers memory had before those were
+/// read.
 #[derive(Default)]
 struct Kept {
-    used: HashSet<VolumeId>,
+    in_memory: HashSet<VolumeId>,
     headers: Headers,
 }
 
 impl Kept {
-    /// The header of a volume that is not in use.
+    /// The header of a volume of which memory has none.
     fn header(&self, volume: &Listed) -> Option<Stored> {
-        match volume {
-            Listed::Resting { id, found, .. } if !self.used.contains(id) => self.headers.get(*found),
-            Listed::Resting { .. } | Listed::Used(_) => None,
-        }
+        let is_in_memory = match volume {
+            Listed::Resting { id, .. } => self.in_memory.contains(id),
+            Listed::Used(used) => used.has_header() || self.in_memory.contains(&used.id),
+        };
+        if is_in_memory { None } else { self.headers.get(volume.found()) }
     }
 }
 
@@ -131,13 +133,13 @@ impl VolumeServer {
 
     /// The headers that a partition keeps.
     fn kept(&self, partition: &Store) -> Kept {
-        // Before the headers are read: what is not in use now has its header on disk.
-        let used = self.core.table.used_ids(partition.id);
-        let headers = partition.headers(&used).unwrap_or_else(|error| {
+        // Before the headers are read: the other volumes have theirs on disk.
+        let in_memory = self.core.table.with_headers(partition.id);
+        let headers = partition.headers(&in_memory).unwrap_or_else(|error| {
             tracing::warn!(partition = %partition.id, error = chain(&error), "the headers of its volumes are read one by one");
             None
         });
-        Kept { used, headers: headers.unwrap_or_default() }
+        Kept { in_memory, headers: headers.unwrap_or_default() }
     }
 
     pub(super) fn list(&self, partition: i32, flags: i32) -> Outcome<List<VolumeInfo, MAX_VOLUMES>> {

@@ -94,7 +94,7 @@ impl VolumeServer {
         let made = volume.exclusively(|| match lease.has_ended() {
             // Its partition was forced out.
             true => Err(Error::Ended { partition: volume.partition.id }),
-            false => volume.partition.create(id, stored),
+            false => volume.partition.create(id, stored).map(|()| volume.note_made(stored.clone())),
         });
         made.map_err(|error| failed(volume, &error))?;
         self.core.transactions.update(lease.id, |found| {

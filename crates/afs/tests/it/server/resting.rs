@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use afs::calls::fileserver::Call;
 use afs::calls::volserver::{Call as Verb, Name, Reply, attach};
+use afs::server::header::Stored;
 use afs::server::table::Listed;
 use afs::types::{Date, Fid, VolumeId};
 
@@ -187,6 +188,40 @@ fn lists_are_not_older() {
             made.fetch_add(1, Ordering::AcqRel);
         }
     });
+}
+
+/// Goal: a list reads no header of a volume that was just made. From its first use on, a volume has
+/// the header of its files.
+#[test]
+fn headers_of_made_volumes() {
+    let rig = Rig::new();
+    let operator = rig.operator();
+    let transaction = operator.create(VOLUME, "made").unwrap();
+    operator.complete(transaction);
+    let names = || {
+        let list = operator.call(Verb::ListVolumes { partition: 0, flags: 1 }).unwrap();
+        let Reply::ListVolumes(list) = list else { panic!() };
+        let of_list: Vec<_> = list.iter().map(|one| one.name.as_bytes().to_vec()).collect();
+        let alone = operator.listed(VOLUME).unwrap();
+        (of_list, alone.name.as_bytes().to_vec(), alone.in_use.0)
+    };
+    let both = |name: &str| (vec![name.as_bytes().to_vec()], name.as_bytes().to_vec(), 1);
+    let partition = rig.server().core().partition(afs::partition::PartitionId(0)).unwrap();
+    {
+        let fs = partition.fs(VOLUME).unwrap();
+        let mut stored = Stored::read(&fs).unwrap().unwrap();
+        stored.header.name = b"files".to_vec();
+        stored.write(&fs).unwrap();
+    }
+    assert_eq!((names(), rig.is_open(VOLUME)), (both("made"), false));
+    let client = rig.client(Some("admin"));
+    client.status(root(VOLUME)).unwrap();
+    assert_eq!((names(), rig.is_open(VOLUME)), (both("files"), true));
+    give_up_all(&client);
+    // In use, and closed.
+    client.call(Call::SetLock { fid: root(VOLUME), kind: 0 }).unwrap();
+    rig.rest();
+    assert_eq!((names(), rig.is_open(VOLUME), rig.rests(VOLUME)), (both("files"), false, false));
 }
 
 /// Goal: properties for the cache steer a volume and its clone from their next opening on.
