@@ -114,9 +114,9 @@ pub enum Error {
         /// The object.
         object: ObjNum,
     },
-    /// The object set has dnodes, in a tree of another shape than the raw stream says (`EINVAL`).
-    #[error("object set {objset}: its dnodes are in a tree of another shape than the stream's")]
-    RawShape {
+    /// The object set has dnodes already, in a tree of another shape than is wanted (`EINVAL`).
+    #[error("object set {objset}: its dnodes are in a tree of another shape")]
+    DnodesShape {
         /// Dataset object of the object set.
         objset: u64,
     },

@@ -47,7 +47,7 @@ pub use error::Error;
 pub use free_chunks::{FreeChunk, FreeChunks};
 pub use live::dirty::PackedBlock;
 pub use live::raw::{RawObject, RawObjset};
-pub use objset::{Bonus, BonusBlocks, Bonuses, Change, Changes, Objects, Objset};
+pub use objset::{Bonus, BonusBlocks, Bonuses, Change, Changes, DnodesShape, Objects, Objset};
 pub use range::{RangeGuard, RangeLocks};
 pub use sync::{SyncSink, check_owner, generation};
 pub use tx::{Hold, Tx};

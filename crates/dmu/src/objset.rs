@@ -144,6 +144,25 @@ impl Objset {
         Objset { inner: Arc::new(Inner { home, state: State::LiveObjset(live) }), options }
     }
 
+    /// Gives a new object set a tree of dnodes of this shape.
+    ///
+    /// # Errors
+    /// * [`Error::Fixed`]: the object set is not open for changes.
+    /// * [`Error::DnodesShape`]: it has dnodes already.
+    pub fn shape_dnodes(&self, tx: &Tx, shape: DnodesShape) -> Result<()> {
+        self.live()?.change_meta(tx, |phys| {
+            let meta = &mut phys.meta_dnode;
+            if meta.blkptrs.iter().any(|bp| *bp != Blkptr::HOLE) {
+                return Err(Error::DnodesShape { objset: self.id() });
+            }
+            (meta.nlevels, meta.indblkshift) = (1, shape.indirect_shift);
+            while reach(meta) < shape.objects {
+                meta.nlevels += 1;
+            }
+            Ok(())
+        })
+    }
+
     /// The same object set, but reads through this handle, and through handles made from it, use
     /// `options`.
     #[must_use]
@@ -268,6 +287,15 @@ impl Objset {
     pub fn objects_undecrypted(&self, first: ObjNum) -> Objects {
         Objects { undecrypted: true, ..self.objects(first) }
     }
+}
+
+/// The shape of a tree of dnodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DnodesShape {
+    /// log2 of the size of its indirect blocks, 12 to 17.
+    pub indirect_shift: u8,
+    /// It has levels for so many objects. More objects grow it.
+    pub objects: u64,
 }
 
 /// The number of objects that a meta dnode of this geometry can hold.

@@ -52,7 +52,7 @@ fn of_object(error: &dmu::Error) -> Option<bool> {
         | Error::Unsynced { .. }
         | Error::CloneShape { .. }
         | Error::PackedShape { .. }
-        | Error::RawShape { .. }
+        | Error::DnodesShape { .. }
         | Error::BonusLength { .. }
         | Error::EntryExists { .. }
         | Error::NoEntry { .. }

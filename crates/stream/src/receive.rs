@@ -32,7 +32,7 @@ mod touched;
 use std::io::Read;
 use std::sync::Arc;
 
-use dmu::Objset;
+use dmu::{DnodesShape, Objset};
 use dsl::keys::{RawKeys, RawUse};
 use dsl::ops::key::NewCrypt;
 use dsl::ops::receive::{
@@ -112,6 +112,8 @@ pub struct ReceiveOptions {
     pub creator: Option<u32>,
     /// The encryption of a new dataset (`-o encryption=`); `None` is the parent's.
     pub crypt: Option<NewCrypt>,
+    /// The tree of dnodes of new contents, if it is not OpenZFS's.
+    pub dnodes: Option<DnodesShape>,
 }
 
 /// Why a stream is not received.
@@ -341,11 +343,20 @@ impl Receiving {
                 return Err(dsl::Error::Refused { name: options.name.clone(), why }.into());
             }
         };
-        let ReceiveOptions { force, enforce_limits, .. } = *options;
+        let ReceiveOptions { force, enforce_limits, dnodes, .. } = *options;
         let raw = start.raw_keys()?;
         let (crypt, redacted) = (options.crypt.clone(), redact::of_stream(&start.begin, &start.list)?);
-        let what =
-            Received { name, snapshot, begin: start.begin, force, enforce_limits, raw, redacted, crypt };
+        let what = Received {
+            name,
+            snapshot,
+            begin: start.begin,
+            force,
+            enforce_limits,
+            raw,
+            redacted,
+            crypt,
+            dnodes,
+        };
         let mut place = begin(spa, &what, &start, options)?;
         let failed = |mut place: Place, started: bool, error| {
             place.keep |= started;

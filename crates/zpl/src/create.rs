@@ -7,7 +7,7 @@
 
 use dmu::sa::{SA_OBJECTS, Sa};
 use dmu::zap::{Normalization, Value, Zap};
-use dmu::{NewObject, Objset, Tx};
+use dmu::{DnodesShape, NewObject, Objset, Tx};
 use ondisk::sa::Attr;
 use ondisk::zap::ZapFlags;
 use ondisk::znode::{Pflags, ZNODE_SIZE};
@@ -25,6 +25,9 @@ const MASTER_NODE_OBJ: ObjNum = ObjNum(1);
 const VOLUME_SA: ObjNum = ObjNum(2);
 const VOLUME_UNLINKED: ObjNum = ObjNum(VOLUME_SA.0 + SA_OBJECTS);
 const VOLUME_HEADER: ObjNum = ObjNum(VOLUME_UNLINKED.0 + 1);
+/// The dnodes of an AFS volume. There are no more than numbers of vnodes, so the tree needs fewer
+/// levels than that of another file system: no first use reads the others, and no sync writes them.
+pub const AFS_DNODES: DnodesShape = DnodesShape { indirect_shift: 16, objects: 1 << 32 };
 /// `S_IFDIR | 0755`.
 const MODE: u64 = 0o040_755;
 /// More flags of the root: ACLs are inherited automatically (`ZFS_ACL_AUTO_INHERIT`), everyone may
@@ -83,6 +86,9 @@ impl NewFileSystem {
     /// * [`crate::Error::Corrupt`]: the number of the normalization is unknown.
     pub fn fill(&self, os: &Objset, tx: &Tx) -> crate::Result<()> {
         let word = |n: u64| Value::integers(8, &[n]);
+        if self.afs.is_some() {
+            os.shape_dnodes(tx, AFS_DNODES)?;
+        }
         let spec = NewObject::new(DmuType::MASTER_NODE);
         let plain = ZapFlags::default();
         let master = Zap::create_claim(os, tx, MASTER_NODE_OBJ, &spec, Normalization::NONE, plain)?;

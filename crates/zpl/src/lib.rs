@@ -37,7 +37,7 @@ pub use acl::Acl;
 pub use afs::{AfsRoot, AfsStatus, AfsUser};
 pub use afs_briefs::{AfsBrief, AfsBriefs};
 pub use attr::{Attr, Time};
-pub use create::NewFileSystem;
+pub use create::{AFS_DNODES, NewFileSystem};
 pub use dir::{DirCookie, DirEntry, ReadDir};
 pub use error::Error;
 pub use fs::{CaseSensitivity, FileSystem, WeakFileSystem};

@@ -119,10 +119,10 @@ impl Objset {
     ///
     /// # Errors
     /// * [`Error::Fixed`]: the object set is not open for changes.
-    /// * [`Error::RawShape`]: it has dnodes already, in a tree of another shape.
+    /// * [`Error::DnodesShape`]: it has dnodes already, in a tree of another shape.
     pub fn receive_raw(&self, tx: &Tx, raw: &RawObjset) -> Result<()> {
         let live = self.live()?;
-        let shape = Error::RawShape { objset: self.id() };
+        let shape = Error::DnodesShape { objset: self.id() };
         live.change_meta(tx, |phys| change_root(phys, raw).then_some(()).ok_or(shape))?;
         live.raw.is_raw.store(true, Ordering::Release);
         Ok(())

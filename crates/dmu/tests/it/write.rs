@@ -4,7 +4,7 @@ use crate::rig;
 
 use crate::rig::{Rig, tx};
 use dmu::zap::{Normalization, Zap};
-use dmu::{Dnode, Error, NewObject, Objset, SyncSink, Tx};
+use dmu::{Dnode, DnodesShape, Error, NewObject, Objset, SyncSink, Tx};
 use ondisk::dnode::DnodePhys;
 use ondisk::objset::{ObjsetFlags, ObjsetKind};
 use ondisk::zap::ZapFlags;
@@ -395,6 +395,36 @@ fn freed_numbers_are_used_again() {
     let synced = rig.sync(&os, 3);
     rig.check(&synced);
     assert_eq!(synced.objects(ObjNum(1)).count(), 1000);
+}
+
+/// Goal: a tree of dnodes has the shape that a new object set is given, and grows with its objects.
+#[test]
+fn trees_of_dnodes_grow() {
+    let rig = Rig::new();
+    let os = rig.create(ObjsetKind::Zfs, 0);
+    let shape = |objects| DnodesShape { indirect_shift: 12, objects };
+    os.shape_dnodes(&tx(1), shape(1 << 32)).unwrap();
+    assert_eq!(os.phys().meta_dnode.nlevels, 7);
+    os.shape_dnodes(&tx(1), shape(1)).unwrap();
+    // Three pointers in the dnode, 32 in each indirect block, and 32 dnodes in a block.
+    let mut last = 0;
+    for (txg, most, levels) in [(1, 96, 1), (2, 3072, 2), (3, 4000, 3)] {
+        while last + 1 < most {
+            let spec = NewObject { block_size: 512, ..NewObject::new(FILE) };
+            let dn = os.create_object(&tx(txg), &spec).unwrap();
+            last = dn.object().0;
+            dn.write_at(&tx(txg), 0, &last.to_le_bytes()).unwrap();
+        }
+        let synced = rig.sync(&os, txg);
+        rig.check(&synced);
+        assert_eq!(synced.phys().meta_dnode.nlevels, levels, "{last} objects");
+        for dn in synced.objects(ObjNum(1)).map(Result::unwrap) {
+            let mut word = [0; 8];
+            dn.read_at(0, &mut word).unwrap();
+            assert_eq!(u64::from_le_bytes(word), dn.object().0);
+        }
+    }
+    assert!(matches!(os.shape_dnodes(&tx(4), shape(1)), Err(Error::DnodesShape { objset: 5 })));
 }
 
 /// Goal: a reader that opened a snapshot earlier still reads the same after the live object set

@@ -28,8 +28,8 @@ use crate::ops::create::check_new_name;
 use crate::ops::key::NewCrypt;
 use crate::sync::{SyncTask, Syncing, TaskNeed};
 use crate::{Contents, Error, Kind, Name, Result, Tail, ZFS_MAX_DATASET_NAME_LEN};
-use dmu::Objset;
 use dmu::zap::Value;
+use dmu::{DnodesShape, Objset};
 use observe::{Tunable, Unit};
 use ondisk::dsl::{DS_FLAG_CI_DATASET, DS_FLAG_INCONSISTENT, DslDatasetPhys};
 use ondisk::objset::ObjsetKind;
@@ -106,6 +106,8 @@ pub struct Received {
     pub redacted: Redacted,
     /// The encryption of a new dataset, if it is not the parent's.
     pub crypt: Option<NewCrypt>,
+    /// The tree of dnodes of new contents, if it is not OpenZFS's. A raw stream has its own.
+    pub dnodes: Option<DnodesShape>,
 }
 
 impl Received {
@@ -315,7 +317,10 @@ impl ReceiveBegin {
         s.create_counts(dir)?;
         match origin {
             Some(_) => s.reset_log(ds)?,
-            None => s.create_contents(ds, &Empty(self.what.kind()?), &self.what.name)?,
+            None => {
+                let contents = Empty { kind: self.what.kind()?, dnodes: self.what.dnodes };
+                s.create_contents(ds, &contents, &self.what.name)?;
+            }
         }
         Ok(ds)
     }
@@ -469,19 +474,22 @@ impl ReceiveBegin {
 }
 
 /// The contents of a dataset before the first record.
-struct Empty(Kind);
+struct Empty {
+    kind: Kind,
+    dnodes: Option<DnodesShape>,
+}
 
 impl Contents for Empty {
     fn kind(&self) -> Kind {
-        self.0
+        self.kind
     }
 
     fn fill(
         &self,
-        _: &Objset,
-        _: &dmu::Tx,
+        os: &Objset,
+        tx: &dmu::Tx,
     ) -> std::result::Result<(), Arc<dyn std::error::Error + Send + Sync>> {
-        Ok(())
+        self.dnodes.map_or(Ok(()), |shape| os.shape_dnodes(tx, shape)).map_err(|error| Arc::new(error) as _)
     }
 }
 

@@ -146,6 +146,7 @@ impl Pools {
             enforce_limits: !caller.owns(),
             creator: Some(caller.peer().uid),
             crypt: new_crypt(head, request.key.as_ref(), &request.encryption)?,
+            dnodes: None,
         };
         let failed = |error: ReceiveError| error_about(head, &error);
         let live = imported.writer(head)?;

@@ -150,10 +150,12 @@ fn malformed() {
 
 /// Goal: the header of a volume is found again, whether its object has a place for it or not. A
 /// short one costs no block of its own: all that an opening reads is in the first dnodes, and the
-/// master node stays a micro ZAP.
+/// master node stays a micro ZAP. The tree of dnodes has levels for as many vnodes as can be.
 #[test]
 fn headers() {
     let mut rig = volume();
+    let phys = rig.fs.objset().phys();
+    assert_eq!((phys.meta_dnode.nlevels, phys.meta_dnode.indblkshift), (4, 16));
     assert_eq!(rig.fs.afs_header().unwrap(), None);
     let kind = |fs: &FileSystem, object| {
         let dn = fs.objset().dnode(ObjNum(object)).unwrap();

@@ -331,7 +331,8 @@ impl Partition {
             Some(_) => self.drop_old_bases(id),
         }
         let name = self.next_base(id)?;
-        let options = ReceiveOptions { name, force: true, ..ReceiveOptions::default() };
+        let dnodes = Some(zpl::AFS_DNODES);
+        let options = ReceiveOptions { name, force: true, dnodes, ..ReceiveOptions::default() };
         let receiving = Receiving::new(self.pool.spa(), from, &options).map_err(poolhouse::Error::from)?;
         let contents = receiving.dataset().map_err(poolhouse::Error::from)?;
         if self.reading(|| contents.redacted_for())?.is_some() {
