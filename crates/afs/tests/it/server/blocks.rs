@@ -756,7 +756,10 @@ fn a_header_that_is_damaged() {
     assert_eq!(partition.stored(found[0]).unwrap().header.quota, 4711);
     partition.finish_received(CLONE).unwrap();
     assert_eq!(partition.stored(found[0]).unwrap().header.quota, 4711);
-    assert_eq!(Stored::read(&partition.fs(CLONE).unwrap()).unwrap().unwrap().header.id, CLONE);
+    let fs = partition.fs(CLONE).unwrap();
+    assert_eq!(Stored::read(&fs).unwrap().unwrap().header.id, CLONE);
+    // As in volumes that are made.
+    assert_eq!(fs.objset().phys().meta_dnode.indblkshift, zpl::AFS_DNODES.indirect_shift);
 }
 
 /// The header that the file system at the source has: of the read-write volume.
