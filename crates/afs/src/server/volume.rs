@@ -83,7 +83,8 @@ pub struct Volume {
 struct Gate {
     service: Service,
     open: Option<Arc<Open>>,
-    /// The header of a volume that was made and not opened yet.
+    /// The header of a volume that was made and not opened yet. `zfs` commands on its dataset
+    /// don't change it: it goes with the volume's first use, or when that comes to rest.
     made: Option<Box<Stored>>,
     /// [`Volume::exclusively`] has the files.
     taken: bool,

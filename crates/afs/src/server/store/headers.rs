@@ -7,8 +7,8 @@
 //! a volume with its dataset, and that of a clone with the snapshot's properties. So a listing
 //! reads the file, and only those headers again that may have changed since.
 //!
-//! A volume whose header is in memory is not in the file. What is missing for this or another
-//! reason is read from the volume itself.
+//! A header in memory may be newer than that of the file, which is left out once it is found to be
+//! old. What is missing for this or another reason is read from the volume itself.
 //!
 //! # On disk
 //! A [`Log`] beside the list:
@@ -173,7 +173,8 @@ impl Headers {
     }
 
     /// Whether the headers of a file system are those of its volume and clones, and as they were.
-    /// Those of `in_memory` don't matter.
+    /// Those of `in_memory` need not be there, but none may be an old one: later lists ask for
+    /// later changes.
     fn is_right(
         &self,
         head: Head,
@@ -182,19 +183,21 @@ impl Headers {
         in_memory: &HashSet<VolumeId>,
     ) -> bool {
         let mut ids = volumes_of(head, clones).map(Found::id).filter(|id| !in_memory.contains(id)).peekable();
-        if ids.peek().is_none() {
+        let mut ones = self.of(head).peekable();
+        if ids.peek().is_none() && ones.peek().is_none() {
             return true;
         }
         let Some(at) = self.entries.get(&head).copied() else { return false };
         let objects = Words { bytes: &self.bytes, at }.begin().map(|(_, objects)| objects);
-        if objects.is_none_or(|objects| objects.iter().any(|object| changed.has(*object))) {
+        let has_changed = |objects: &[u64; 2]| objects.iter().any(|object| changed.has(*object));
+        if objects.is_none_or(|objects| has_changed(&objects)) {
             return false;
         }
-        let mut rest = self.of(head).filter(|one| !in_memory.contains(&one.id));
         let same = |one: One<'_>| {
-            ids.next() == Some(one.id) && !one.objects.iter().any(|object| changed.has(*object))
+            let is_known = in_memory.contains(&one.id) || ids.next() == Some(one.id);
+            is_known && !has_changed(&one.objects)
         };
-        rest.all(same) && ids.next().is_none()
+        ones.all(same) && ids.next().is_none()
     }
 
     /// Appends an entry. Returns whether it differs from the last one.
@@ -498,6 +501,25 @@ mod tests {
         drop(fs);
         assert_eq!(rig.headers().get(found).unwrap().header.name, b"w");
         assert_eq!(rig.list.headers.lock().entries, 3);
+    }
+
+    /// Goal: a header that changes while memory has a newer one does not stay in the file. Nor does
+    /// that of a volume that was made again under its number meanwhile.
+    #[test]
+    fn changes_in_use() {
+        let rig = Rig::new([7, 8].into_iter());
+        let used = HashSet::from([VolumeId(7)]);
+        rig.headers();
+        rig.change(7, b"w");
+        rig.change(8, b"x");
+        // The next listing looks for later changes only.
+        rig.partition.headers(&used).unwrap().unwrap();
+        rig.headers();
+        rig.partition.destroy(VolumeId(7)).unwrap();
+        rig.partition.create(VolumeId(7), &named(7, b"again")).unwrap();
+        rig.change(8, b"y");
+        rig.partition.headers(&used).unwrap().unwrap();
+        rig.headers();
     }
 
     /// Goal: a file of another partition, or of a later txg than the list's, is written anew; and
