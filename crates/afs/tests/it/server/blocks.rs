@@ -3,6 +3,7 @@
 mod ending;
 mod groups;
 mod lost;
+mod touched;
 mod unchanged;
 
 use std::path::PathBuf;

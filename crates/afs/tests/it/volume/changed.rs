@@ -57,6 +57,15 @@ impl Rig {
             (Ok(one), Ok(other)) => assert_eq!(one, *other),
             (one, other) => assert_eq!(one.is_err(), other.is_err(), "{one:?} {other:?}"),
         }
+        // More than differs, more than once, in another order, and ranges of nothing.
+        let all = |first, last, is_dnode| Touch { first: ObjNum(first), last: ObjNum(last), is_dnode };
+        let mut more = [all(0, u64::MAX, false), all(u64::MAX, u64::MAX, true), all(90, 3, false)].to_vec();
+        more.extend(touched.iter().rev().chain(&touched).copied());
+        more.extend((0..300).map(|number| all(number, number, true)));
+        match (by(Differences::Touched(&more)), &changes) {
+            (Ok(one), Ok(other)) => assert_eq!(one, *other),
+            (one, other) => assert_eq!(one.is_err(), other.is_err(), "{one:?} {other:?}"),
+        }
         let found = (changes, check(&new));
         drop((old, new));
         let names = ["old", "new"].map(Rig::name).to_vec();
