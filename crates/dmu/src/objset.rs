@@ -279,7 +279,8 @@ impl Objset {
     pub fn objects(&self, first: ObjNum) -> Objects {
         let faults_left = self.cache().zio().walk_limit();
         let next = first.0.max(1);
-        Objects { os: self.clone(), next, visited: Visited::default(), undecrypted: false, faults_left }
+        let (visited, end) = (Visited::default(), DN_MAX_OBJECT);
+        Objects { os: self.clone(), next, end, visited, undecrypted: false, faults_left }
     }
 
     /// As [`Objset::objects`], but accepts objects whose bonus can't be decrypted for lack of the
@@ -380,6 +381,7 @@ pub(crate) fn slots_of_block(
 pub struct Objects {
     os: Objset,
     next: u64,
+    end: u64,
     visited: Visited,
     undecrypted: bool,
     faults_left: u64,
@@ -396,6 +398,12 @@ fn check_dnode_block(bp: &Blkptr) -> ondisk::Result<()> {
 }
 
 impl Objects {
+    /// Only the objects below `end`. No dnode from there on is read.
+    #[must_use]
+    pub fn until(self, end: ObjNum) -> Self {
+        Self { end: end.0.min(DN_MAX_OBJECT), ..self }
+    }
+
     /// Refuses a block of dnodes that was visited at another place, and an embedded one.
     fn check_new(&mut self, meta: &BlockTree, blkid: BlkId) -> Result<()> {
         let bp = meta.bp(Level(0), blkid, &self.os.options)?;
@@ -408,7 +416,7 @@ impl Objects {
         let meta = self.os.meta();
         let per = dnodes_per_block(&meta);
         loop {
-            if self.next >= DN_MAX_OBJECT {
+            if self.next >= self.end {
                 return Ok(None);
             }
             let from = BlkId(self.next / per);
@@ -427,6 +435,10 @@ impl Objects {
                 return Err(meta.corrupt(Corrupt::Range { what: "object set", field: "block", value }));
             }
             let base = blkid.0 * per;
+            if base >= self.end {
+                self.next = self.end;
+                return Ok(None);
+            }
             self.check_new(&meta, blkid).inspect_err(|_| self.next = base + per)?;
             let read = DnodeBlock::read(&meta, blkid, &self.os.options);
             let read = read.inspect_err(|_| self.next = base + per)?;
@@ -435,7 +447,7 @@ impl Objects {
                 continue;
             };
             let mut slot = 0;
-            while slot < per {
+            while slot < per && base + slot < self.end {
                 let object = ObjNum(base + slot);
                 let corrupt = |source| Error::Corrupt { objset: self.os.id(), object, source };
                 let taken = block.taken(slot as usize).map_err(corrupt).inspect_err(|_| {
@@ -468,7 +480,7 @@ impl Objects {
             // A block that was visited before may have been freed and used again.
             self.visited = Visited::default();
             let synced = self.step()?;
-            let end = synced.as_ref().map_or(ObjNum(DN_MAX_OBJECT), |(d, _)| d.object());
+            let end = synced.as_ref().map_or(ObjNum(self.end), |(d, _)| d.object());
             let new = {
                 let slots = live.slots.lock();
                 slots
@@ -481,7 +493,7 @@ impl Objects {
                 (Some(object), _) => object,
                 (None, Some((synced, _))) => synced.object(),
                 (None, None) => {
-                    self.next = DN_MAX_OBJECT;
+                    self.next = self.end;
                     return Ok(None);
                 }
             };

@@ -397,6 +397,35 @@ fn freed_numbers_are_used_again() {
     assert_eq!(synced.objects(ObjNum(1)).count(), 1000);
 }
 
+/// Goal: a range of objects has those of all objects that lie in it, synced or not.
+#[test]
+fn objects_of_a_range() {
+    let rig = Rig::new();
+    let os = rig.create(ObjsetKind::Zfs, 0);
+    let claim = |txg, object| _ = os.claim_object(&tx(txg), ObjNum(object), &NewObject::new(FILE)).unwrap();
+    [1, 3, 31, 32, 33, 64, 200].into_iter().for_each(|object| claim(1, object));
+    let synced = rig.sync(&os, 1);
+    [2, 34, 63, 199, 300].into_iter().for_each(|object| claim(2, object));
+    [3, 33, 64].into_iter().for_each(|object| os.free_object(&tx(2), ObjNum(object)).unwrap());
+    for os in [synced, os] {
+        let all: Vec<ObjNum> = os.objects(ObjNum(1)).map(|dn| dn.unwrap().object()).collect();
+        assert!([7, 9].contains(&all.len()));
+        for (first, end) in (1..=70).flat_map(|first| (first..=70).map(move |end| (first, end))).chain([
+            (1, 199),
+            (199, 200),
+            (199, 201),
+            (201, 300),
+            (250, 301),
+            (1, u64::MAX),
+        ]) {
+            let objects = os.objects(ObjNum(first)).until(ObjNum(end));
+            let found: Vec<ObjNum> = objects.map(|dn| dn.unwrap().object()).collect();
+            let in_range = |object: &&ObjNum| (first..end).contains(&object.0);
+            assert!(all.iter().filter(in_range).eq(&found), "{first} to {end}: {found:?}");
+        }
+    }
+}
+
 /// Goal: a tree of dnodes has the shape that a new object set is given, and grows with its objects.
 #[test]
 fn trees_of_dnodes_grow() {

@@ -46,6 +46,8 @@ pub(super) enum Wrong {
     /// It needs a transaction of its own, for this many bytes. Nothing was done. An OBJECT frees
     /// its blocks from an offset on.
     Large { bytes: u64, from: u64 },
+    /// It frees objects, which takes transactions of its own.
+    Objects,
     /// The pool fails.
     Pool(dmu::Error),
 }
@@ -138,27 +140,28 @@ impl Target {
 
     /// Writes records, in one transaction as far as possible.
     pub(super) fn write(&mut self, batch: &[Item]) -> Result<(), ReceiveError> {
-        let is_range = |item: &Item| matches!(item.record, Record::FreeObjects(_));
-        for items in batch.chunk_by(|a, b| !is_range(a) && !is_range(b)) {
-            if let [Item { record: Record::FreeObjects(range), number, at, .. }] = items {
-                self.free_range(range, (*number, *at))?;
-                continue;
-            }
-            self.spare = 0;
-            let mut rest = items;
-            while !rest.is_empty() {
-                rest = self.some(rest)?;
-            }
+        let mut rest = batch;
+        self.spare = 0;
+        while let [first, others @ ..] = rest {
+            rest = match &first.record {
+                Record::FreeObjects(range) => {
+                    self.free_range(range, (first.number, first.at))?;
+                    others
+                }
+                _ => self.some(rest)?,
+            };
         }
         Ok(())
     }
 
-    /// Writes records in one transaction, up to one that needs another. Returns what is left.
+    /// Writes records in one transaction, up to one that needs another or none. Returns what is
+    /// left.
     fn some<'a>(&mut self, items: &'a [Item]) -> Result<&'a [Item], ReceiveError> {
         // One that needs much is alone.
         let items_now = if self.spare > 0 { &items[..1] } else { items };
         let bytes = items_now.iter().map(|item| item.dirties() + BESIDE).sum::<u64>() + self.spare;
-        let frees = self.spare == 0 && items_now.iter().all(|item| matches!(item.record, Record::Free(_)));
+        let is_free = |item: &Item| matches!(item.record, Record::Free(_) | Record::FreeObjects(_));
+        let frees = self.spare == 0 && items_now.iter().all(is_free);
         let need = if frees { Need::netfree(bytes) } else { Need::growing(bytes) };
         let tx = self.live()?.tx_for(&self.owned, need)?;
         let mut done = 0;
@@ -179,7 +182,7 @@ impl Target {
                 return Err(ReceiveError::Record { record: item.number, at: item.at, why });
             }
             (Err(Wrong::Pool(error)), _) => return Err(error.into()),
-            _ => {}
+            (Err(Wrong::Objects), _) | (Ok(()), _) | (Err(_), None) => {}
         }
         Ok(&items[done..])
     }
@@ -236,7 +239,6 @@ impl Target {
     fn one(&mut self, tx: &Tx, item: &Item) -> Result<(), Wrong> {
         let at = match &item.record {
             Record::Object(r) => {
-                self.touched.note_dnode(r.object, r.dn_slots.max(1));
                 self.object(tx, r, item)?;
                 (r.object, 0)
             }
@@ -273,7 +275,8 @@ impl Target {
             }
             Record::ObjectRange(r) => return self.raw_range(r),
             Record::WriteByRef(_) => return wrong("only deduplicated streams have such a record"),
-            Record::Begin(_) | Record::End(_) | Record::FreeObjects(_) | Record::Redact(_) => {
+            Record::FreeObjects(r) => return self.no_objects(r),
+            Record::Begin(_) | Record::End(_) | Record::Redact(_) => {
                 return wrong("it is out of place");
             }
         };
@@ -304,6 +307,10 @@ impl Target {
         let new = self.new_object(r, item)?;
         let (checksum, compress) = forms(r)?;
         let old = self.find(r.object)?;
+        if old.as_ref().is_some_and(|old| self.is_as_before(old, r, &new, (checksum, compress))) {
+            return Ok(());
+        }
+        self.touched.note_dnode(r.object, new.slots);
         if old
             .as_ref()
             .is_none_or(|old| !is_alike(old, &new) || old.block_size() != u64::from(new.block_size))
@@ -402,6 +409,24 @@ impl Target {
             old.set_spill(tx, None)?;
         }
         Ok(old.set_bonus(tx, new.bonus_kind, &new.bonus)?)
+    }
+
+    /// Whether an OBJECT changes nothing of an object. An increment has all objects of a block of
+    /// dnodes if one of them has changed.
+    fn is_as_before(
+        &self,
+        old: &Dnode,
+        r: &Object,
+        new: &NewObject,
+        forms: (ChecksumKind, CompressKind),
+    ) -> bool {
+        let phys = old.phys();
+        let has_spill = !self.spill || (r.flags & OBJECT_SPILL != 0) == phys.spill.is_some();
+        has_spill
+            && is_alike(old, new)
+            && old.block_size() == u64::from(new.block_size)
+            && (old.bonus_kind(), old.bonus()) == (new.bonus_kind, &new.bonus[..])
+            && (phys.checksum, phys.compress) == (forms.0 as u8, forms.1 as u8)
     }
 
     /// Whether an object of another block size is the same file as before, of which a stream with
@@ -534,30 +559,38 @@ impl Target {
     fn free_range(&mut self, r: &FreeObjects, (record, at): (u64, u64)) -> Result<(), ReceiveError> {
         let why = "its range is impossible";
         let end = r.first.checked_add(r.count).ok_or(ReceiveError::Record { record, at, why })?;
-        if end > r.first {
+        if self.free_objects(r.first, end)? {
             self.touched.note_range(r.first, end - 1);
         }
-        self.free_objects(r.first, end)
+        Ok(())
     }
 
-    /// Frees the objects of a range, some in each transaction.
-    fn free_objects(&self, first: u64, end: u64) -> Result<(), ReceiveError> {
+    /// Finds no objects in a range that is to have none. Between the objects of an increment are
+    /// many such ranges.
+    fn no_objects(&self, r: &FreeObjects) -> Result<(), Wrong> {
+        let end = r.first.checked_add(r.count).ok_or(Wrong::Objects)?;
+        match self.os.objects_undecrypted(ObjNum(r.first)).until(ObjNum(end)).next() {
+            None => Ok(()),
+            Some(_) => Err(Wrong::Objects),
+        }
+    }
+
+    /// Frees the objects of a range, some in each transaction. False if it has none.
+    fn free_objects(&self, first: u64, end: u64) -> Result<bool, ReceiveError> {
         let mut next = first.max(1);
         while next < end.min(DN_MAX_OBJECT) {
-            let in_range =
-                |dnode: &dmu::Result<Dnode>| !matches!(dnode, Ok(dnode) if dnode.object().0 >= end);
-            let found = self.os.objects_undecrypted(ObjNum(next)).take_while(in_range).take(FREED_AT_ONCE);
+            let found = self.os.objects_undecrypted(ObjNum(next)).until(ObjNum(end)).take(FREED_AT_ONCE);
             let found = found.collect::<dmu::Result<Vec<Dnode>>>()?;
             for large in found.iter().filter(|dnode| dnode.nlevels() > 1) {
                 self.free_pieces(large, 0, u64::MAX)?;
             }
             let gone: Vec<u64> = found.iter().map(|dnode| dnode.object().0).collect();
-            let Some(last) = gone.last() else { return Ok(()) };
+            let Some(last) = gone.last() else { break };
             let tx = self.live()?.tx_for(&self.owned, Need::netfree(gone.len() as u64 * BESIDE))?;
             gone.iter().try_for_each(|object| self.os.free_object(&tx, ObjNum(*object)))?;
             next = last + 1;
         }
-        Ok(())
+        Ok(next > first.max(1))
     }
 }
 

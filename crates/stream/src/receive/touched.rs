@@ -5,8 +5,9 @@
 //! a record names. So what was received can be compared with the snapshot before it is on disk,
 //! when its blocks have no births yet.
 //!
-//! A sender sends each dnode of a block of dnodes that changed. So a dnode alone says little: it
-//! tells only that the object may have another dnode.
+//! A sender sends each dnode of a block of dnodes that changed, and each gap between them. Those
+//! that are as before are not noted. A dnode may change back, so it says little alone: the object
+//! may have another dnode.
 
 use ondisk::ObjNum;
 
