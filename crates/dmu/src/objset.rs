@@ -479,10 +479,16 @@ impl Objects {
             let start = self.next;
             // A block that was visited before may have been freed and used again.
             self.visited = Visited::default();
+            let root = live.root();
             let synced = self.step()?;
             let end = synced.as_ref().map_or(ObjNum(self.end), |(d, _)| d.object());
             let new = {
                 let slots = live.slots.lock();
+                if !live.is_current(&root) {
+                    // New objects have gone from the slots to blocks that were not read.
+                    self.next = start;
+                    continue;
+                }
                 slots
                     .changed_from(ObjNum(start))
                     .take_while(|(o, _)| *o <= end)

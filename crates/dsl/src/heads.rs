@@ -549,7 +549,9 @@ impl<'a> Syncing<'a> {
         if let Some(head) = heads.state.lock().live.get_mut(&object) {
             begun.append(&mut head.begun);
             ended.append(&mut head.ended);
-            resume = head.resume.remove(&self.tx.txg());
+            // A txg whose records changed nothing has left its point.
+            let later = head.resume.split_off(&Txg(self.tx.txg().0 + 1));
+            resume = std::mem::replace(&mut head.resume, later).pop_last().map(|(_, point)| point);
         }
         if let Some(point) = resume {
             self.store_resume_point(object, point)?;

@@ -227,7 +227,7 @@ struct Place {
 impl Drop for Place {
     fn drop(&mut self) {
         let (Some(hold), Ok(live)) = (self.hold.take(), writer(&self.spa)) else { return };
-        // Now the point from which it can be resumed is on disk.
+        // Now a point from which it can be resumed is on disk, behind which nothing has changed.
         let synced = live.sync_all();
         (self.owned, self.raw) = (None, None);
         if synced.is_ok() && !(self.resumable && self.keep) {

@@ -7,7 +7,7 @@ use crate::ops::props::PropList;
 use crate::sync::{SyncTask, Syncing, TaskNeed};
 use crate::{Error, Kind, Result};
 use dmu::zap::{Normalization, Zap};
-use dmu::{NewObject, Objset, Tx};
+use dmu::{DnodesShape, NewObject, Objset, Tx};
 use observe::{Tunable, Unit};
 use ondisk::dsl::{
     DD_FLAG_USED_BREAKDOWN, DS_FLAG_CI_DATASET, DS_FLAG_INCONSISTENT, DS_FLAG_UNIQUE_ACCURATE,
@@ -382,5 +382,25 @@ impl Contents for NewVolume {
             zap.update(tx, b"size", &words(&[self.size]))
         };
         fill().map_err(|e: dmu::Error| Arc::new(e) as _)
+    }
+}
+
+/// The contents of a dataset before the first record of a stream.
+pub(super) struct Empty {
+    pub(super) kind: Kind,
+    pub(super) dnodes: Option<DnodesShape>,
+}
+
+impl Contents for Empty {
+    fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    fn fill(
+        &self,
+        os: &Objset,
+        tx: &Tx,
+    ) -> std::result::Result<(), Arc<dyn std::error::Error + Send + Sync>> {
+        self.dnodes.map_or(Ok(()), |shape| os.shape_dnodes(tx, shape)).map_err(|error| Arc::new(error) as _)
     }
 }

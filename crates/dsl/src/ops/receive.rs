@@ -24,10 +24,10 @@ use crate::error::Refusal;
 use crate::heads::{LongHold, ResumePoint};
 use crate::keys::{RawKeys, RawUse};
 use crate::mos_objects::{DropEntry, words};
-use crate::ops::create::check_new_name;
+use crate::ops::create::{Empty, check_new_name};
 use crate::ops::key::NewCrypt;
 use crate::sync::{SyncTask, Syncing, TaskNeed};
-use crate::{Contents, Error, Kind, Name, Result, Tail, ZFS_MAX_DATASET_NAME_LEN};
+use crate::{Error, Kind, Name, Result, Tail, ZFS_MAX_DATASET_NAME_LEN};
 use dmu::zap::Value;
 use dmu::{DnodesShape, Objset};
 use observe::{Tunable, Unit};
@@ -470,26 +470,6 @@ impl ReceiveBegin {
             zap.add(s.tx, mos::DS_RESUME_REDACT_BOOKMARK_SNAPS.as_bytes(), &words(snaps))?;
         }
         Ok(())
-    }
-}
-
-/// The contents of a dataset before the first record.
-struct Empty {
-    kind: Kind,
-    dnodes: Option<DnodesShape>,
-}
-
-impl Contents for Empty {
-    fn kind(&self) -> Kind {
-        self.kind
-    }
-
-    fn fill(
-        &self,
-        os: &Objset,
-        tx: &dmu::Tx,
-    ) -> std::result::Result<(), Arc<dyn std::error::Error + Send + Sync>> {
-        self.dnodes.map_or(Ok(()), |shape| os.shape_dnodes(tx, shape)).map_err(|error| Arc::new(error) as _)
     }
 }
 

@@ -38,6 +38,8 @@ use super::{Place, ReceiveError, Received, writer};
 const BESIDE: u64 = 32 << 10;
 /// Objects that are freed in one transaction.
 const FREED_AT_ONCE: usize = 64;
+/// Numbers of a range that are looked through within a transaction.
+const MOST_NUMBERS: u64 = 1024;
 
 /// Why a record is not written.
 pub(super) enum Wrong {
@@ -46,7 +48,7 @@ pub(super) enum Wrong {
     /// It needs a transaction of its own, for this many bytes. Nothing was done. An OBJECT frees
     /// its blocks from an offset on.
     Large { bytes: u64, from: u64 },
-    /// It frees objects, which takes transactions of its own.
+    /// It may free objects, which takes transactions of its own.
     Objects,
     /// The pool fails.
     Pool(dmu::Error),
@@ -568,7 +570,7 @@ impl Target {
     /// Finds no objects in a range that is to have none. Between the objects of an increment are
     /// many such ranges.
     fn no_objects(&self, r: &FreeObjects) -> Result<(), Wrong> {
-        let end = r.first.checked_add(r.count).ok_or(Wrong::Objects)?;
+        let end = r.first.checked_add(r.count).filter(|_| r.count <= MOST_NUMBERS).ok_or(Wrong::Objects)?;
         match self.os.objects_undecrypted(ObjNum(r.first)).until(ObjNum(end)).next() {
             None => Ok(()),
             Some(_) => Err(Wrong::Objects),

@@ -222,7 +222,7 @@ fn about(packet: &Packet<'_>, wrong: apply::Wrong) -> ReceiveError {
     let why = match wrong {
         apply::Wrong::Record(why) => why,
         apply::Wrong::Large { .. } => "it is too large",
-        apply::Wrong::Objects => "it frees objects",
+        apply::Wrong::Objects => "it may free objects",
         apply::Wrong::Pool(error) => return error.into(),
     };
     ReceiveError::Record { record: packet.number, at: packet.at, why }

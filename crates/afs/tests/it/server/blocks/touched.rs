@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
 
 use dmu::Objset;
-use ondisk::replay::{Free, FreeObjects, Record};
+use ondisk::replay::{Free, FreeObjects, OBJECT_SPILL, Record};
 use ondisk::{BlkId, ByteOrder, ObjNum};
 use poolhouse::stream::{Reader as Packets, ReceiveError, ReceiveOptions, Receiving, Touch, Writer as Sink};
 use proptest::prelude::*;
@@ -159,6 +159,7 @@ enum Lie {
     Swap(usize),
     FreeObjects(usize, u64, u64),
     Free(usize, u64, u64, u64),
+    Field(usize, u8, usize),
 }
 
 fn lie() -> impl Strategy<Value = Lie> {
@@ -178,6 +179,7 @@ fn lie() -> impl Strategy<Value = Lie> {
         1 => (at(), object(), object()).prop_map(|(at, first, count)| Lie::FreeObjects(at, first, count)),
         2 => (at(), object(), offset(), offset())
             .prop_map(|(at, object, offset, length)| Lie::Free(at, object, offset, length)),
+        4 => (at(), 0u8..7, 0usize..1000).prop_map(|(at, field, value)| Lie::Field(at, field, value)),
     ]
 }
 
@@ -212,6 +214,23 @@ fn apply(world: &World, records: &mut Records, lie: &Lie) {
         Lie::Swap(from) => {
             let (from, last) = (at(from), records.len() - 1);
             records.swap(from, (from + 1).min(last));
+        }
+        Lie::Field(from, field, value) => {
+            let from = (at(from)..records.len()).find(|from| matches!(records[*from].0, Record::Object(_)));
+            let Some((Record::Object(r), bonus)) = from.map(|from| &mut records[from]) else { return };
+            match field {
+                0 => r.block_size = 512 << (value % 9),
+                1 => r.checksum_type = (value % 16) as u8,
+                2 => r.compress = (value % 18) as u8,
+                3 => r.flags ^= OBJECT_SPILL,
+                4 => r.kind = (value % 54) as u32,
+                5 => r.dn_slots = (value % 3) as u8,
+                _ if bonus.is_empty() => {}
+                _ => {
+                    let at = value % bonus.len();
+                    bonus[at] ^= 1;
+                }
+            }
         }
         Lie::FreeObjects(to, first, count) => {
             let record = FreeObjects { first: object(first), count, to_guid };
