@@ -26,6 +26,11 @@ CURVES = {
         "Verbs of vos in OpenAFS", "Volumes", "ms", "Volumes",
         [(verb, "afs-volumes.verbs", "Peer, ms", {"Verb": f"`{verb}`"})
          for verb in ("vos create", "vos remove", "vos listvol", "vos listvol -fast")]),
+    "afs-release-by-files.svg": (
+        "Release of 100 changed files to two sites", "Files of the volume", "ms", "Files",
+        [(name, table, column, {"Ours sends": "blocks", "Sites": "2"})
+         for name, column in (("Poolhouse", "Ours, ms"), ("OpenAFS", "Peer, ms"))
+         for table in ("afs-release.releases", "afs-release-million.releases")]),
 }
 
 WIDTH, HEIGHT, LEFT, TOP, RIGHT, BELOW = 720, 420, 80, 40, 170, 50
