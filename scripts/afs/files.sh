@@ -143,6 +143,7 @@ check_dead_client() {
   local begun took
   make_volume w.ours $ours
   client 1 sh -c 'cd "$AFS:w.ours" && mkdir d && for i in 1 2 3 4 5 6 7 8 9; do echo 1 >d/$i; done' || expected "files"
+  rm -f "$work/has"
   client 4 sh -c 'cat "$AFS:w.ours"/d/*; touch "$0"; sleep 12' "$work/has" >/dev/null 2>&1 &
   for _ in $(seq 200); do [ ! -e "$work/has" ] || break; sleep 0.1; done
   [ -e "$work/has" ] || expected "a second client that reads"
@@ -162,6 +163,7 @@ check_dead_client() {
 check_restart() {
   make_volume w.ours $ours
   client 1 sh -c 'echo 1 >"$AFS:w.ours/f"' || expected "a file"
+  rm -f "$work/has"
   # shellcheck disable=SC2016
   client 4 bash -c 'cd "$AFS:w.ours" && grep -q 1 f && touch "$WORK/has" || exit 1
     for _ in $(seq 600); do grep -q 2 f && exit; sleep 0.1; done; exit 1' &
