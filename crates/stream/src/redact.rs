@@ -339,6 +339,7 @@ fn walk(os: &Objset, unlinked: &HashSet<u64>, since: Txg, out: &SyncSender<Resul
         start: Start::default(),
         raw: false,
         behind: true,
+        before: None,
         skips: false,
         options: os.options().clone(),
         steps: os.cache().zio().walk_limit(),

@@ -27,7 +27,7 @@ use std::io::{self, Write};
 
 use codec::Checksum;
 use device::Block;
-use dmu::Objset;
+use dmu::{Dnode, Objset};
 use dsl::prop::Value;
 use dsl::redact::RedactionList;
 use dsl::{Dataset, Partial, Prop};
@@ -108,6 +108,10 @@ pub struct Options {
     pub redact: Option<ObjNum>,
     /// It has what an interrupted receive has left in the dataset, and no END (`--saved`).
     pub saved: bool,
+    /// It names only the objects that differ from those of the origin, if that is a snapshot. A
+    /// stream has all others too that share a block of dnodes with these, as OpenZFS sends them.
+    /// Every receiver takes both. Raw streams have whole blocks of dnodes in any case.
+    pub only_differing: bool,
 }
 
 /// Where a stream continues.
@@ -128,8 +132,10 @@ pub struct Origin {
     mark: BookmarkPhys,
     /// Whether it is a snapshot of another dataset, so that the stream creates a clone.
     clone: bool,
-    /// The object of the snapshot, if it is redacted.
-    redacted: Option<ObjNum>,
+    /// The object of the snapshot. `None`: it is a bookmark.
+    snapshot: Option<ObjNum>,
+    /// The snapshot is redacted.
+    is_redacted: bool,
 }
 
 impl Origin {
@@ -140,9 +146,9 @@ impl Origin {
     /// * [`SendError::Dataset`]: an origin can't be read.
     pub fn of_snapshot(dataset: &Dataset, snapshot: &Dataset) -> Result<Self, SendError> {
         let ivset_guid = snapshot.field_u64(ondisk::mos::DS_IVSET_GUID)?.unwrap_or(0);
-        let redacted = snapshot.redacted_for()?.map(|_| snapshot.object());
+        let (is_redacted, snapshot_object) = (snapshot.redacted_for()?.is_some(), Some(snapshot.object()));
         let mark = BookmarkPhys { ivset_guid, ..snapshot.as_bookmark() };
-        Ok(Self { redacted, ..Self::at(dataset, snapshot, mark)? })
+        Ok(Self { is_redacted, snapshot: snapshot_object, ..Self::at(dataset, snapshot, mark)? })
     }
 
     /// A bookmark of the head `of`. A redaction bookmark may be one of `dataset` itself: the stream
@@ -169,7 +175,12 @@ impl Origin {
         if !itself && !dataset.is_after_txg(of, Txg(mark.creation_txg))? {
             return Err(SendError::NotEarlier);
         }
-        Ok(Self { mark, clone: dataset.dir().object() != of.dir().object(), redacted: None })
+        Ok(Self {
+            mark,
+            clone: dataset.dir().object() != of.dir().object(),
+            snapshot: None,
+            is_redacted: false,
+        })
     }
 }
 
@@ -301,10 +312,28 @@ fn stream<W: Write>(
         objects: meta.maxblkid.0.saturating_add(1).saturating_mul(slots),
         held: None,
     };
-    body(&Blocks { os: &os, features, zeros, lists }, start, (&mut records, lost))?;
+    let before = dnodes_before(dataset, options);
+    body(&Blocks { os: &os, features, zeros, lists, before }, start, (&mut records, lost))?;
     records.flush().map_err(SendError::Write)?;
     // Without an END, the receiver knows that the snapshot is not whole.
     if options.saved { Ok(()) } else { writer.end(begin.to_guid).map_err(SendError::Write) }
+}
+
+/// The dnodes of the origin, with [`Options::only_differing`], if they can be read.
+fn dnodes_before(dataset: &Dataset, options: &Options) -> Option<Dnode> {
+    let origin = options.origin.filter(|_| options.only_differing && !options.forms.raw);
+    // A receiver has less of a redacted one.
+    let snapshot = origin.filter(|origin| !origin.is_redacted).and_then(|origin| origin.snapshot);
+    let (origin, snapshot) = origin.zip(snapshot)?;
+    let dnodes = || {
+        let snapshot = dataset.dsl().by_object(snapshot)?;
+        // It may be gone, and its number be another's.
+        let is_it = snapshot.phys().guid == origin.mark.guid;
+        let os = if is_it { snapshot.objset()? } else { None };
+        Ok::<_, dsl::Error>(os.map(|os| os.meta_dnode()))
+    };
+    // Without them, all objects are named that share a block of dnodes with a change.
+    dnodes().ok().flatten()
 }
 
 /// About how many bytes a stream will have (`dmu_send_estimate_fast`).
@@ -396,6 +425,7 @@ fn body<W: Write>(
             start,
             raw: blocks.features & features::RAW != 0,
             behind: false,
+            before: blocks.before.as_ref(),
             options: os.options().clone(),
             skips,
             steps: os.cache().zio().walk_limit(),
@@ -505,6 +535,8 @@ struct Blocks<'a> {
     /// Stands for the content of each block, if only sizes count.
     zeros: Option<&'a Block>,
     lists: Lists,
+    /// The dnodes of the origin, if objects that are as there are left out.
+    before: Option<Dnode>,
 }
 
 impl Blocks<'_> {
@@ -618,7 +650,8 @@ fn list(dataset: &Dataset, options: &Options, features: u64, lists: &Lists) -> R
         None => dataset.redacted_for()?,
         snaps => snaps,
     };
-    let of_origin = match options.origin.and_then(|origin| origin.redacted) {
+    let redacted_origin = options.origin.filter(|origin| origin.is_redacted);
+    let of_origin = match redacted_origin.and_then(|origin| origin.snapshot) {
         Some(origin) => dataset.dsl().by_object(origin)?.redacted_for()?,
         None => snaps(&lists.earlier),
     };

@@ -394,9 +394,15 @@ impl Core {
                 }
                 None => self.end_of(&lease.volume),
             }
+            lease.end_of_former();
             let id = lease.id;
             drop(lease);
             let _ = self.transactions.end(id);
+        }
+        for partition in self.partitions() {
+            if !partition.is_stuck() {
+                partition.queue_drop_formers(self.idle, |id| self.transactions.has(id));
+            }
         }
         self.table.rest(self.patience, self.most_open);
         // Partitions of one pool come one after another.

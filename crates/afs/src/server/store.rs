@@ -28,6 +28,7 @@ mod beside;
 mod blocks;
 mod clones;
 mod entry;
+mod former;
 mod headers;
 mod hexadecimal;
 mod identity;
@@ -49,7 +50,7 @@ pub use offline::{Offline, OnDisk, partitions};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use dsl::keys::KeyHold;
 use dsl::ops::create::Create;
@@ -70,6 +71,7 @@ use crate::types::VolumeId;
 use crate::volume::new_volume;
 use beside::Others;
 use blocks::Received;
+use former::TimeOut;
 use hexadecimal::{from_hexadecimal, hexadecimal};
 use kept::List;
 pub(super) use left::of_name;
@@ -128,6 +130,8 @@ pub struct Partition {
     others: Others,
     /// Clones that this server made and did not send.
     unsent: Mutex<BTreeSet<VolumeId>>,
+    /// Volumes whose former snapshot is to go after a while.
+    formers: Mutex<BTreeMap<VolumeId, TimeOut>>,
     /// Volumes with received contents whose headers are not in place.
     received: Mutex<BTreeMap<VolumeId, Received>>,
     /// The last txg in which the header of a volume was written that was closed since.
@@ -278,10 +282,23 @@ impl Partition {
         getrandom::fill(&mut nonce).map_err(|_| Error::Random)?;
         let nonce = u64::from_ne_bytes(nonce);
         let marks = std::array::from_fn(|_| Mutex::default());
-        let (others, unsent, received) = Default::default();
+        let (others, unsent, formers, received) = Default::default();
         let (dataset, closed, list) = (dataset.to_owned(), AtomicU64::new(0), Mutex::default());
-        let partition =
-            Self { id, pool, dataset, before, nonce, marks, others, unsent, received, closed, list, key };
+        let partition = Self {
+            id,
+            pool,
+            dataset,
+            before,
+            nonce,
+            marks,
+            others,
+            unsent,
+            formers,
+            received,
+            closed,
+            list,
+            key,
+        };
         partition.mark(state::running(before.crashes))?;
         match List::open(&partition) {
             Ok(list) => *partition.list.lock() = Some(Arc::new(list)),
@@ -304,6 +321,7 @@ impl Partition {
     /// [`Error::Pool`]: it can't be marked.
     pub fn end(&self) -> Result<()> {
         self.settle_all_received();
+        self.queue_drop_formers(Duration::ZERO, |_| false);
         self.end_list();
         self.mark(state::stopped(self.before.crashes, self.nonce))?;
         *self.key.lock() = None;

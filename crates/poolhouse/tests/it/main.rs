@@ -6,6 +6,7 @@ mod common;
 mod corrective;
 mod cut;
 mod differences;
+mod differing;
 mod fixtures;
 mod follow;
 mod log_devices;

@@ -59,7 +59,8 @@ impl Sendable {
             Resume { object, offset, bytes }
         });
         let redact = request.redact.as_deref().map(|mark| list_of(imported, &dataset, mark)).transpose()?;
-        Ok(Self { dataset, from, options: Options { origin, forms, resume, redact, saved: request.saved } })
+        let options = Options { origin, forms, resume, redact, saved: request.saved, ..Options::default() };
+        Ok(Self { dataset, from, options })
     }
 
     /// The redaction lists that the stream uses.

@@ -1,6 +1,6 @@
 use super::read_ahead::Queue;
 use super::records::{OLD_MAX_BLOCK, Payload, Records};
-use super::walk::{Change, Stop};
+use super::walk::{Before, Change, Stop};
 use crate::{Reader, Writer};
 use device::Block;
 use ondisk::blkptr::{Body, CryptParams, Stored};
@@ -195,4 +195,36 @@ fn stages_end_with_the_writer() {
         assert!(walk.join().unwrap() > 0);
         reader.join().unwrap();
     });
+}
+
+/// Goal: dnodes and free slots are found again where they were. What is inside a larger dnode is
+/// none, also if it has the bytes of one.
+#[test]
+fn dnodes_of_the_origin() {
+    const SLOT: usize = 512;
+    let block = |dnodes: &[(usize, u8, u8)]| {
+        let mut bytes = vec![0; 8 * SLOT];
+        for (slot, kind, extra) in dnodes {
+            let at = slot * SLOT;
+            (bytes[at], bytes[at + 12], bytes[at + 100]) = (*kind, *extra, *slot as u8);
+        }
+        Block::copy_of(&bytes)
+    };
+    let found = |before: &Block, now: &Block, dnodes: &[(usize, usize)]| -> Vec<bool> {
+        let mut before = Before::of(before.clone());
+        let bytes = |(slot, count): &(usize, usize)| slot * SLOT..(slot + count) * SLOT;
+        dnodes.iter().map(|dnode| before.has(now, bytes(dnode))).collect()
+    };
+    let before = block(&[(0, 19, 1), (1, 20, 0), (3, 19, 0), (5, 19, 2), (6, 7, 255)]);
+    let all = [(0, 2), (2, 1), (3, 1), (4, 1), (5, 3)];
+    assert_eq!(found(&before, &before, &all), [true; 5]);
+    // The larger one is gone, and the bytes inside are a dnode now.
+    let now = block(&[(1, 20, 0), (3, 20, 0), (5, 19, 2), (6, 7, 255)]);
+    let dnodes = [(0, 1), (1, 1), (2, 1), (3, 1), (4, 1), (5, 3)];
+    assert_eq!(found(&before, &now, &dnodes), [false, false, true, false, true, true]);
+    // A caller may skip some.
+    assert_eq!(found(&before, &before, &[(4, 1), (5, 3)]), [true; 2]);
+    // A dnode that is larger than the rest of its block ends the comparison.
+    let wrong = block(&[(0, 19, 255)]);
+    assert_eq!(found(&wrong, &block(&[]), &[(0, 1), (1, 1), (7, 1)]), [false; 3]);
 }

@@ -11,10 +11,11 @@
 //! # See
 //! OpenZFS `traverse_visitbp`, `send_cb`.
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
 use arc::Cache;
 use device::Block;
+use dmu::Dnode;
 use ondisk::blkptr::{BLKPTR_SHIFT, BLKPTR_SIZE, Body};
 use ondisk::dnode::{DNODE_MIN_SIZE, DNODE_SHIFT, DnodePhys};
 use ondisk::{BlkId, Blkptr, ByteOrder, Corrupt, DmuType, Level, ObjNum, Txg};
@@ -66,6 +67,8 @@ pub(crate) struct Walk<'a> {
     pub(crate) raw: bool,
     /// Also holes behind the last block of an object, which no stream mentions.
     pub(crate) behind: bool,
+    /// The dnodes of the origin. Objects that are as there are no changes.
+    pub(crate) before: Option<&'a Dnode>,
     pub(crate) options: ReadOptions,
     /// What can't be read is left out.
     pub(crate) skips: bool,
@@ -202,6 +205,7 @@ impl Walk<'_> {
         if self.raw {
             self.emit(Change::Dnodes { first, slots, bp: *bp })?;
         }
+        let mut before = Before::new(self.before, &block, at.blkid);
         let mut slot = 0;
         while slot < slots {
             let object = ObjNum(first + slot);
@@ -219,7 +223,11 @@ impl Walk<'_> {
                 }
                 Err(source) => return ControlFlow::Break(Some(self.wrong(object, source))),
             };
-            slot += dnode.as_ref().map_or(1, |d| d.num_slots() as u64);
+            let taken = dnode.as_ref().map_or(1, |dnode| dnode.num_slots());
+            slot += taken as u64;
+            if before.as_mut().is_some_and(|before| before.has(&block, at..at + taken * DNODE_MIN_SIZE)) {
+                continue;
+            }
             // What was sent before the stream was interrupted is in the same block at most.
             if object < self.start.object || object == META_DNODE {
                 continue;
@@ -296,6 +304,37 @@ impl Walk<'_> {
 
     fn wrong(&self, object: ObjNum, source: Corrupt) -> dmu::Error {
         dmu::Error::Corrupt { objset: self.objset, object, source }
+    }
+}
+
+/// A block of dnodes of the origin.
+pub(super) struct Before {
+    block: Block,
+    /// Where its next dnode or free slot begins. What is inside a larger dnode is no dnode.
+    at: usize,
+}
+
+impl Before {
+    /// The block that `now` was. `None`: there was none of this size, or it can't be read. Then all
+    /// objects are named.
+    fn new(before: Option<&Dnode>, now: &Block, blkid: BlkId) -> Option<Self> {
+        let block = before?.block(blkid).ok()??;
+        (block.len() == now.len()).then(|| Self::of(block))
+    }
+
+    pub(super) fn of(block: Block) -> Self {
+        Self { block, at: 0 }
+    }
+
+    /// Whether it has the same dnode or free slots as `now` in these bytes. Callers pass rising
+    /// ranges.
+    pub(super) fn has(&mut self, now: &Block, bytes: Range<usize>) -> bool {
+        while self.at < bytes.start {
+            let is_free = self.block[self.at] == 0;
+            let more = if is_free { 0 } else { self.block[self.at + DNODE_EXTRA_SLOTS] };
+            self.at += (1 + usize::from(more)) * DNODE_MIN_SIZE;
+        }
+        self.at == bytes.start && self.block[bytes.clone()] == now[bytes]
     }
 }
 

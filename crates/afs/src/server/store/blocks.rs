@@ -20,6 +20,7 @@
 //! | --- | --- |
 //! | what was received last | the snapshot `PARTITION/ID@release-base.N`; N is 0 or 1 |
 //! | what was sent | bookmarks `PARTITION/ID#sent-GUID`, at most [`MOST_SENT`] |
+//! | the last clone that was sent | the snapshot `PARTITION/ID@release-former`, for a while |
 //! | a volume whose header is not in place | the mark [`RECEIVED`], and the property [`HEADER`] |
 //! | the sums of what was received | the property [`SUMS`] of the snapshot |
 //!
@@ -33,7 +34,7 @@ use std::sync::Arc;
 use dsl::keys::KeyStatus;
 use dsl::ops::bookmark::{CreateBookmarks, DestroyBookmarks};
 use dsl::ops::props::{InheritProp, SetAs, SetProps};
-use dsl::{Source, Value};
+use dsl::{LongHold, Source, Value};
 use ondisk::bytes::le64;
 use ondisk::replay::{BACKUP_MAGIC, RECORD_SIZE, Record};
 use ondisk::{ByteOrder, Txg};
@@ -627,6 +628,9 @@ impl Partition {
     /// Forgets what was sent and received of a file system whose past ends.
     pub(super) fn drop_blocks(&self, head: Head) -> Result<()> {
         self.drop_sent(head)?;
+        if let Err(error) = self.drop_former(head) {
+            tracing::warn!(volume = head.volume.0, error = chain(&error), "a former snapshot stays");
+        }
         if head.gone.is_none() { self.drop_bases(head.volume) } else { Ok(()) }
     }
 
@@ -639,23 +643,29 @@ impl Partition {
     }
 
     /// What an increment of a clone builds on, at a volume that has the snapshot with this guid.
-    /// `None`: it is not known here.
+    /// `None`: it is not known here. A snapshot can't be destroyed while its hold is there.
     ///
     /// # Errors
     /// [`Error::Pool`]: the file system can't be read.
-    pub fn origin(&self, head: Head, id: VolumeId, guid: u64) -> Result<Option<Origin>> {
+    pub fn origin(&self, head: Head, id: VolumeId, guid: u64) -> Result<Option<(Origin, Option<LongHold>)>> {
+        let mut hold = None;
         let (snapshot, dataset) = (self.snapshot(head, id)?, self.pool.dataset(&self.head_name(head))?);
         let dataset = dataset.dsl();
         let older = self.reading(|| dataset.snapshots())?;
         let found = match older.iter().find(|older| older.phys().guid == guid) {
-            Some(older) => Origin::of_snapshot(&snapshot, older),
+            Some(older) => {
+                let heads = self.pool.spa().writer().map(|live| live.dsl().heads());
+                hold = heads.map(|heads| heads.long_hold(older.object().0));
+                Origin::of_snapshot(&snapshot, older)
+            }
             None => match self.sent(head)?.iter().find(|sent| sent.phys.guid == guid) {
                 Some(sent) => Origin::of_bookmark(&snapshot, dataset, &sent.phys),
                 None => return Ok(None),
             },
         };
         match found {
-            Ok(origin) => Ok(Some(origin).filter(|origin| origin.redaction_list().is_none())),
+            Ok(origin) if origin.redaction_list().is_some() => Ok(None),
+            Ok(origin) => Ok(Some((origin, hold))),
             Err(SendError::NotEarlier) => Ok(None),
             Err(error) => Err(poolhouse::Error::from(error).into()),
         }
@@ -677,16 +687,19 @@ impl Partition {
         self.unsent.lock().insert(id);
     }
 
-    /// The bookmark that the end of a clone leaves, with its operations. `None`: it needs none.
-    ///
-    /// Only memory knows what was not sent. So a clone that was there before the start of the
-    /// server leaves one in any case.
-    fn bookmark_of(&self, head: Head, id: VolumeId) -> Result<Option<(String, Vec<Task>)>> {
+    /// Whether a clone may have been sent. Only memory knows what was not. So a clone from before
+    /// the start of the server counts as sent.
+    pub(super) fn was_sent(&self, head: Head, id: VolumeId) -> Result<bool> {
         if head.gone.is_some() || self.unsent.lock().contains(&id) {
-            return Ok(None);
+            return Ok(false);
         }
         // Backup volumes are not sent.
-        if self.clone_header(head, id)?.header.kind != VolumeType::ReadOnly {
+        Ok(self.clone_header(head, id)?.header.kind == VolumeType::ReadOnly)
+    }
+
+    /// The bookmark that the end of a clone leaves, with its operations. `None`: it needs none.
+    fn bookmark_of(&self, head: Head, id: VolumeId) -> Result<Option<(String, Vec<Task>)>> {
+        if !self.was_sent(head, id)? {
             return Ok(None);
         }
         let name = sent_name(self.snapshot(head, id)?.phys().guid);

@@ -26,15 +26,15 @@ impl Partition {
     }
 
     /// Makes a clone of a volume: a snapshot. One that is incomplete by its header goes at the next
-    /// start. It may take the place of a volume or clone of the
-    /// same number, in the same transaction group.
+    /// start. It may take the place of a volume or clone of the same number, in the same
+    /// transaction group.
     ///
     /// # Errors
     /// [`Error::Pool`]: the clone exists, or what it replaces is in use.
     pub fn clone_volume(&self, of: VolumeId, stored: &Stored, instead: Option<Found>) -> Result<()> {
         let (id, head) = (stored.header.id, Head::of(of));
-        let props = Self::clone_properties(stored)?;
         let Some(old) = instead else {
+            let props = Self::clone_properties(stored)?;
             let names = vec![self.snapshot_name(head, id)];
             // A crash must not leave it without a mark: both are in one transaction group.
             let _mark = self.lock_mark(head);
@@ -47,34 +47,18 @@ impl Partition {
         if let Found::Dataset(old) = old {
             self.drop_bases(old)?;
         }
-        // The old one goes when the new one is there.
-        let new = self.new_name(head, id);
-        let gone = match old {
-            Found::Snapshot { id, head } => self.snapshot_name(head, id),
-            Found::Dataset(id) => self.name(id),
+        let becomes_former = match old {
+            Found::Snapshot { head: own, id } if own == head => self.is_to_be_former(head, id),
+            Found::Snapshot { .. } | Found::Dataset(_) => false,
         };
-        let tasks = || {
-            let (names, props) = (vec![new.clone()], props.clone());
-            let destroy: Task = match old {
-                Found::Snapshot { .. } => {
-                    Box::new(DestroySnapshots { names: vec![gone.clone()], defer: false })
-                }
-                Found::Dataset(_) => Box::new(DestroyHead { name: gone.clone() }),
-            };
-            let snapshot = Box::new(Snapshot { names, props, enforce_limits: true });
-            Ok::<Vec<Task>, Error>(vec![snapshot, destroy, Box::new(self.renamed_new(head, id))])
-        };
-        self.others.end(&gone);
-        let replaced = match old {
-            Found::Snapshot { head, id } => self.run_end_of_clone(head, id, tasks),
-            Found::Dataset(_) => tasks().and_then(|tasks| self.run(tasks)),
-        };
-        if let Err(error) = replaced {
-            // What it was to replace is in use. If that is gone, the next start goes on.
-            if self.pool.dataset(&gone).is_ok() && self.pool.dataset(&new).is_ok() {
-                let _ = self.destroy_snapshot(new);
+        if let Err(error) = self.replace(head, stored, old, becomes_former) {
+            // A limit of snapshots may leave no place for another.
+            let is_there = self.pool.dataset(&self.found_name(old)).is_ok();
+            let may_help = is_there && (becomes_former || self.has_former(head));
+            if !may_help || self.drop_former(head).is_err() {
+                return Err(error);
             }
-            return Err(error);
+            self.replace(head, stored, old, false)?;
         }
         self.note_unsent(id);
         if let Found::Snapshot { head, .. } = old
@@ -83,6 +67,45 @@ impl Partition {
             tracing::warn!(dataset = self.head_name(head), error = chain(&error), "it stays, and is empty");
         }
         Ok(())
+    }
+
+    /// Makes a clone in the place of a volume or clone of the same number, which ends, or becomes
+    /// the former snapshot.
+    fn replace(&self, head: Head, stored: &Stored, old: Found, becomes_former: bool) -> Result<()> {
+        let id = stored.header.id;
+        // The old one goes when the new one is there.
+        let (new, gone) = (self.new_name(head, id), self.found_name(old));
+        let tasks = || {
+            let (names, props) = (vec![new.clone()], Self::clone_properties(stored)?);
+            let end: Task = match old {
+                Found::Snapshot { head, id } if becomes_former => self.becomes_former(head, id),
+                Found::Snapshot { .. } => {
+                    Box::new(DestroySnapshots { names: vec![gone.clone()], defer: false })
+                }
+                Found::Dataset(_) => Box::new(DestroyHead { name: gone.clone() }),
+            };
+            let snapshot = Box::new(Snapshot { names, props, enforce_limits: true });
+            Ok::<Vec<Task>, Error>(vec![snapshot, end, Box::new(self.renamed_new(head, id))])
+        };
+        self.others.end(&gone);
+        let replaced = match old {
+            Found::Snapshot { head, id } => self.run_end_of_clone(head, id, tasks),
+            Found::Dataset(_) => tasks().and_then(|tasks| self.run(tasks)),
+        };
+        replaced.inspect_err(|_| {
+            // What it was to replace is in use. If that is gone, the next start goes on.
+            if self.pool.dataset(&gone).is_ok() && self.pool.dataset(&new).is_ok() {
+                let _ = self.destroy_snapshot(new);
+            }
+        })
+    }
+
+    /// The name of a volume or clone.
+    fn found_name(&self, found: Found) -> String {
+        match found {
+            Found::Snapshot { id, head } => self.snapshot_name(head, id),
+            Found::Dataset(id) => self.name(id),
+        }
     }
 
     /// Stores the header of a clone.
@@ -106,6 +129,7 @@ impl Partition {
     pub fn destroy_clone(&self, head: Head, id: VolumeId) -> Result<()> {
         let name = self.snapshot_name(head, id);
         self.others.end(&name);
+        self.queue_drop_former(head);
         {
             let _mark = self.lock_mark(head);
             self.run_end_of_clone(head, id, || {

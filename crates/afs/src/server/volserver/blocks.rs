@@ -39,6 +39,7 @@ use zpl::AFS_HEADER_MAX;
 use super::data::{Incoming, as_told};
 use super::forward::{PIECE, REPLY, RESTORE, Sending, Site, code};
 use super::plan::Plan;
+use super::transactions::{Lease, Sent};
 use super::{Outcome, VolumeServer, failed, make};
 use crate::calls::volserver::{BLOCKS_SAME, BLOCKS_VERSION, BLOCKS_WHOLE, BlocksReply, Call};
 use crate::errors::{errno, rx as rx_code, rxgen, volser};
@@ -205,16 +206,16 @@ impl VolumeServer {
             0 => None,
             base => partition.origin(head, id, base)?,
         };
-        if let Some(origin) = origin {
+        if let Some((origin, hold)) = origin {
             let same = takes.flags & BLOCKS_SAME != 0 && partition.is_same_as(head, id, &origin)?;
-            return Ok(Some(Plan { head, id, base: takes.base, origin: Some(origin), same }));
+            return Ok(Some(Plan { head, id, base: takes.base, origin: Some(origin), _hold: hold, same }));
         }
         if takes.flags & BLOCKS_WHOLE == 0 {
             return Ok(None);
         }
         // How large an increment would be takes as long as to make it, while the other one waits.
         let is_whole = source.scope.since.0 == 0;
-        Ok(is_whole.then_some(Plan { head, id, base: 0, origin: None, same: false }))
+        Ok(is_whole.then_some(Plan { head, id, base: 0, origin: None, _hold: None, same: false }))
     }
 
     /// Sends a clone as blocks. False: the other server has not taken it, and may get a dump.
@@ -228,7 +229,7 @@ impl VolumeServer {
         plan: Plan,
     ) -> Outcome<bool> {
         let (source, lease) = sending;
-        let Plan { head, id, base, origin, same } = plan;
+        let Plan { head, id, base, origin, same, .. } = plan;
         let partition = &lease.volume.partition;
         let snapshot = partition.snapshot(head, id).map_err(|error| failed(&lease.volume, &error))?;
         let stored = source.open.stored().encode().map_err(|error| failed(&lease.volume, &error))?;
@@ -283,12 +284,17 @@ impl VolumeServer {
         let increment = origin.is_some();
         tracing::info!(volume = id.0, %peer, bytes, increment, same, "the volume is sent as blocks");
         let traffic = &self.core.traffic;
+        self.note_sent(lease, if same { Sent::Header } else { Sent::Blocks });
         if same {
             traffic.same.fetch_add(1, Ordering::Relaxed);
             return Ok(true);
         }
         Traffic::note(&traffic.sent, &traffic.sent_bytes, bytes);
         Ok(true)
+    }
+
+    pub(super) fn note_sent(&self, lease: &Lease<'_>, sent: Sent) {
+        self.core.transactions.update(lease.id, |found| found.sent = found.sent.max(sent));
     }
 
     /// What the volume of a transaction can take.
@@ -370,7 +376,7 @@ fn same_bytes(base: u64) -> [u8; SAME] {
 /// How streams are made.
 fn options(origin: Option<Origin>) -> Options {
     let forms = Forms { large_blocks: true, embedded: true, compressed: true, raw: false };
-    Options { origin, forms, ..Options::default() }
+    Options { origin, forms, only_differing: true, ..Options::default() }
 }
 
 /// Receives the header and the stream of a volume, and checks both. Returns what is to take the

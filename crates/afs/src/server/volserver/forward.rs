@@ -25,7 +25,7 @@ use rx::security::rxkad::{Client, SUPERUSER};
 use rx::{Call as RxCall, Connection, Slice};
 
 use super::fan::{Fan, Next, Receiver};
-use super::transactions::Lease;
+use super::transactions::{Lease, Sent};
 use super::{Outcome, VolumeServer};
 use crate::calls::volserver::{Call, MAX_DESTINATIONS};
 use crate::dump::{Output, VolumeHeader};
@@ -307,12 +307,15 @@ impl VolumeServer {
         let open = self.open(&lease)?;
         let source = Source::new(&open, since, true);
         let sending = (&source, &lease);
-        if let Some(plan) = self.ask_for_blocks(sending, to, to_transaction)?
-            && self.send_blocks(sending, (to, to_transaction, cookie), plan)?
-        {
-            return Ok(());
-        }
-        self.send_dump(sending, to, to_transaction, cookie)?.rest(0)
+        let send = || {
+            if let Some(plan) = self.ask_for_blocks(sending, to, to_transaction)?
+                && self.send_blocks(sending, (to, to_transaction, cookie), plan)?
+            {
+                return Ok(());
+            }
+            self.send_dump(sending, to, to_transaction, cookie)?.rest(0)
+        };
+        send().inspect_err(|_| self.note_sent(&lease, Sent::Part))
     }
 
     pub(super) fn forward_multiple(
@@ -342,13 +345,16 @@ impl VolumeServer {
             }
         };
         let codes = std::thread::scope(|scope| {
-            let send = &send;
+            let (send, lease) = (&send, &lease);
             let threads: Vec<_> = to
                 .iter()
                 .enumerate()
                 .map(|(lane, replica)| {
                     let (from, thread) = (fan.receiver(lane), std::thread::Builder::new());
-                    let run = move || send(replica, from).err().unwrap_or(0);
+                    let run = move || {
+                        let failed = send(replica, from).inspect_err(|_| self.note_sent(lease, Sent::Part));
+                        failed.err().unwrap_or(0)
+                    };
                     thread.name("forward".to_owned()).spawn_scoped(scope, run)
                 })
                 .collect();

@@ -273,6 +273,10 @@ impl VolumeServer {
 
     fn end(&self, id: i32) -> Outcome<i32> {
         self.end_unmade(id);
+        // Before another transaction may have the volume.
+        if let Some(transaction) = self.core.transactions.unused(id) {
+            transaction.end_of_former();
+        }
         let ended: Transaction = self.core.transactions.end(id)?;
         if ended.is_deleted {
             return Ok(0);

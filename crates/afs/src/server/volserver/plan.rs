@@ -1,12 +1,12 @@
 //! What is sent as blocks.
 
+use dsl::LongHold;
 use poolhouse::stream::Origin;
 
 use crate::server::store::Head;
 use crate::types::VolumeId;
 
 /// A clone that is to be sent as blocks.
-#[derive(Clone, Copy)]
 pub(super) struct Plan {
     /// Its file system.
     pub(super) head: Head,
@@ -16,6 +16,8 @@ pub(super) struct Plan {
     pub(super) base: u64,
     /// The same, as this pool has it.
     pub(super) origin: Option<Origin>,
+    /// Keeps that snapshot.
+    pub(super) _hold: Option<LongHold>,
     /// It has the files of that snapshot, and so has the other server. Only the header is sent.
     pub(super) same: bool,
 }

@@ -19,6 +19,7 @@ use parking_lot::Mutex;
 use crate::errors::{errno, volser};
 use crate::server::header::Stored;
 use crate::server::now;
+use crate::server::store::Found;
 use crate::server::volume::Volume;
 use crate::types::{Date, VolumeId};
 
@@ -26,6 +27,19 @@ use crate::types::{Date, VolumeId};
 pub const IDLE: Duration = Duration::from_secs(600);
 /// Most transactions.
 const MOST: usize = 10_000;
+
+/// What was sent of a volume, at most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Sent {
+    /// Nothing.
+    Nothing,
+    /// Its header: the other server has its files.
+    Header,
+    /// Blocks.
+    Blocks,
+    /// Not all that was to be sent.
+    Part,
+}
 
 /// A transaction.
 #[derive(Clone)]
@@ -49,6 +63,8 @@ pub struct Transaction {
     pub has_changed: bool,
     /// The volume has other contents, or is of another kind.
     pub has_new_contents: bool,
+    /// What was sent of the volume in it.
+    pub sent: Sent,
     /// When it began.
     pub begun: Date,
     /// When it was last used.
@@ -58,6 +74,18 @@ pub struct Transaction {
     /// Whether that call runs still.
     pub is_running: bool,
     idle_since: Instant,
+}
+
+impl Transaction {
+    /// At its end: what becomes of the former snapshot of its volume, by what was sent.
+    pub fn end_of_former(&self) {
+        let Found::Snapshot { head, .. } = self.volume.found() else { return };
+        match self.sent {
+            Sent::Nothing | Sent::Part => {}
+            Sent::Header => self.volume.partition.cancel_time_out(head),
+            Sent::Blocks => self.volume.partition.queue_drop_former(head),
+        }
+    }
 }
 
 /// All transactions of a server.
@@ -142,6 +170,7 @@ impl Transactions {
             is_deleted: false,
             has_changed: false,
             has_new_contents: false,
+            sent: Sent::Nothing,
             begun: now(),
             used: now(),
             last_call: "TransCreate",
@@ -192,6 +221,11 @@ impl Transactions {
     /// Changes a transaction.
     pub fn update(&self, id: i32, change: impl FnOnce(&mut Transaction)) {
         self.all.lock().transactions.get_mut(&id).map(change);
+    }
+
+    /// A transaction that no call uses.
+    pub fn unused(&self, id: i32) -> Option<Transaction> {
+        self.all.lock().transactions.get(&id).filter(|found| !found.is_running).cloned()
     }
 
     /// Ends a transaction.

@@ -1,6 +1,7 @@
 //! Volumes that travel between two servers as blocks.
 
 mod ending;
+mod former;
 mod groups;
 mod lost;
 mod touched;
@@ -15,7 +16,7 @@ use afs::dump::{Event, Reader};
 use afs::errors::{rxgen, volser};
 use afs::partition::PartitionId;
 use afs::server::header::Stored;
-use afs::server::store::{Found, Offline, OnDisk, Partition};
+use afs::server::store::{Found, Head, Offline, OnDisk, Partition};
 use afs::types::{Date, Destination, Fid, Replica, RestoreCookie, VolumeId};
 use afs::wire::{Chars, List};
 use poolhouse::dsl::Value;
@@ -377,7 +378,9 @@ fn without_a_common_snapshot() {
             true => {
                 let bookmark = format!("cell/vicepa/{VOLUME}#sent-{:016x}", cell.base());
                 let task = dsl_task(bookmark);
-                cell.here.pool.as_ref().unwrap().spa().writer().unwrap().run(task).unwrap();
+                let pool = cell.here.pool.as_ref().unwrap();
+                pool.spa().writer().unwrap().run(task).unwrap();
+                pool.destroy(&former::name()).unwrap();
             }
             false => {
                 let snapshot = datasets(&cell.there, '@').pop().unwrap();

@@ -64,7 +64,7 @@ fn probe(client: &Client) {
 }
 
 /// Calls `is_true` until it is.
-fn wait(mut is_true: impl FnMut() -> bool) {
+pub fn wait(mut is_true: impl FnMut() -> bool) {
     let deadline = std::time::Instant::now() + super::TIME;
     while !is_true() {
         assert!(std::time::Instant::now() < deadline);
