@@ -120,6 +120,20 @@ pub enum Error {
         /// Dataset object of the object set.
         objset: u64,
     },
+    /// A tree of dnodes can't have this shape: its indirect blocks have 4 KiB to 128 KiB, and it
+    /// has at most 2^48 objects (`EINVAL`).
+    #[error(
+        "object set {objset}: no tree of dnodes has indirect blocks of 2^{indirect_shift} bytes for {objects} \
+         objects; use 2^12 to 2^17 bytes and at most 2^48 objects"
+    )]
+    DnodesTree {
+        /// Dataset object of the object set.
+        objset: u64,
+        /// log2 of the size of the indirect blocks.
+        indirect_shift: u8,
+        /// The objects that the tree should have levels for.
+        objects: u64,
+    },
     /// A compressed or encrypted block is empty or larger than a block of the object, or its
     /// compressor stores no blocks (`EINVAL`).
     #[error("object set {objset}, object {object}: a compressed block of {len} bytes does not fit")]

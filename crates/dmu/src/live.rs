@@ -232,6 +232,11 @@ impl LiveObjset {
         self.dirty_set(txg).lock().is_dirty()
     }
 
+    /// Whether a txg that is not synced changes an object.
+    pub(crate) fn has_dirty_dnodes(&self) -> bool {
+        self.dirty.iter().any(|set| !set.lock().dnodes.is_empty())
+    }
+
     /// Notes that blocks are being cloned.
     pub(crate) fn note_clones(&self) {
         self.cloned.store(true, Ordering::Release);

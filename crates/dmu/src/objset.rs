@@ -8,7 +8,7 @@ pub use bonuses::{Bonus, BonusBlocks, Bonuses};
 pub use changes::{Change, Changes};
 
 use crate::live::LiveObjset;
-use crate::live::header::Header;
+use crate::live::header::{Header, INDBLKSHIFT};
 use crate::tree::BlockTree;
 use crate::visited::Visited;
 use crate::{
@@ -148,11 +148,18 @@ impl Objset {
     ///
     /// # Errors
     /// * [`Error::Fixed`]: the object set is not open for changes.
-    /// * [`Error::DnodesShape`]: it has dnodes already.
+    /// * [`Error::DnodesTree`]: no tree of dnodes has this shape.
+    /// * [`Error::DnodesShape`]: it has dnodes already, synced or not.
     pub fn shape_dnodes(&self, tx: &Tx, shape: DnodesShape) -> Result<()> {
-        self.live()?.change_meta(tx, |phys| {
+        let live = self.live()?;
+        if !INDBLKSHIFT.contains(&shape.indirect_shift) || shape.objects > DN_MAX_OBJECT {
+            let DnodesShape { indirect_shift, objects } = shape;
+            return Err(Error::DnodesTree { objset: self.id(), indirect_shift, objects });
+        }
+        let has_changes = live.has_dirty_dnodes();
+        live.change_meta(tx, |phys| {
             let meta = &mut phys.meta_dnode;
-            if meta.blkptrs.iter().any(|bp| *bp != Blkptr::HOLE) {
+            if has_changes || meta.blkptrs.iter().any(|bp| *bp != Blkptr::HOLE) {
                 return Err(Error::DnodesShape { objset: self.id() });
             }
             (meta.nlevels, meta.indblkshift) = (1, shape.indirect_shift);
@@ -295,7 +302,7 @@ impl Objset {
 pub struct DnodesShape {
     /// log2 of the size of its indirect blocks, 12 to 17.
     pub indirect_shift: u8,
-    /// It has levels for so many objects. More objects grow it.
+    /// It has levels for so many objects, up to [`DN_MAX_OBJECT`]. More objects grow it.
     pub objects: u64,
 }
 

@@ -53,6 +53,7 @@ fn of_object(error: &dmu::Error) -> Option<bool> {
         | Error::CloneShape { .. }
         | Error::PackedShape { .. }
         | Error::DnodesShape { .. }
+        | Error::DnodesTree { .. }
         | Error::BonusLength { .. }
         | Error::EntryExists { .. }
         | Error::NoEntry { .. }

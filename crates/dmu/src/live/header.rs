@@ -8,7 +8,7 @@ use ondisk::{BlkId, Blkptr, Corrupt, DmuType};
 
 /// log2 of the smallest and largest indirect blocks of new objects (`DN_MIN_INDBLKSHIFT`,
 /// `DN_MAX_INDBLKSHIFT`).
-const INDBLKSHIFT: std::ops::RangeInclusive<u8> = 12..=17;
+pub(crate) const INDBLKSHIFT: std::ops::RangeInclusive<u8> = 12..=17;
 
 /// log2 of the indirect blocks of new objects of a MOS.
 ///

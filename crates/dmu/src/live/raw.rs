@@ -13,6 +13,7 @@
 //! OpenZFS `dmu_objset.c` (`os_raw_receive`), `dbuf_prepare_encrypted_dnode_leaf`,
 //! `dsl_crypto_recv_raw_objset_sync`.
 
+use crate::live::header::INDBLKSHIFT;
 use crate::live::node::LiveDnode;
 use crate::{Dnode, Error, Objset, Result, Tx};
 use codec::checksum::Checksum;
@@ -25,9 +26,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use zio::Encrypted;
-
-/// log2 of the sizes that indirect blocks can have (`DN_MIN_INDBLKSHIFT`, `DN_MAX_INDBLKSHIFT`).
-const INDIRECT_SHIFTS: std::ops::RangeInclusive<u8> = 12..=17;
 
 /// The part of a live object set that is about raw streams.
 #[derive(Default)]
@@ -103,7 +101,7 @@ impl RawObject {
         let above = u32::from(levels.saturating_sub(1));
         let spans = u32::from(indirect_shift).saturating_sub(BLKPTR_SHIFT) * above;
         (1..=DN_MAX_LEVELS).contains(&levels)
-            && INDIRECT_SHIFTS.contains(&indirect_shift)
+            && INDBLKSHIFT.contains(&indirect_shift)
             && (1..=DN_MAX_NBLKPTR).contains(&usize::from(pointers))
             && usize::from(pointers) * BLKPTR_SIZE + bonus.len() <= tail
             && max_block.checked_shr(spans).unwrap_or(0) < pointers.into()

@@ -456,6 +456,36 @@ fn trees_of_dnodes_grow() {
     assert!(matches!(os.shape_dnodes(&tx(4), shape(1)), Err(Error::DnodesShape { objset: 5 })));
 }
 
+/// Goal: a tree of dnodes that can't exist is refused by name, and so is any for an object set with
+/// objects, before their txg syncs and after it. Nothing changes then.
+#[test]
+fn impossible_trees_of_dnodes_are_refused() {
+    let rig = Rig::new();
+    let os = rig.create(ObjsetKind::Zfs, 0);
+    let before = os.phys().meta_dnode.clone();
+    for (indirect_shift, objects) in
+        [(0, 1), (7, 1 << 32), (11, 1), (18, 1), (255, 1), (12, (1 << 48) + 1), (17, u64::MAX)]
+    {
+        let refused = os.shape_dnodes(&tx(1), DnodesShape { indirect_shift, objects });
+        let Err(Error::DnodesTree { objset: 5, indirect_shift: shift, objects: count }) = refused else {
+            panic!("{refused:?}")
+        };
+        assert_eq!((shift, count), (indirect_shift, objects));
+    }
+    assert_eq!(os.phys().meta_dnode, before);
+    for (indirect_shift, nlevels) in [(12, 10), (17, 6)] {
+        os.shape_dnodes(&tx(1), DnodesShape { indirect_shift, objects: 1 << 48 }).unwrap();
+        assert_eq!(os.phys().meta_dnode.nlevels, nlevels);
+    }
+    os.create_object(&tx(1), &NewObject::new(FILE)).unwrap();
+    let shape = DnodesShape { indirect_shift: 12, objects: 1 };
+    assert!(matches!(os.shape_dnodes(&tx(1), shape), Err(Error::DnodesShape { objset: 5 })));
+    assert!(matches!(os.shape_dnodes(&tx(2), shape), Err(Error::DnodesShape { objset: 5 })));
+    rig.check(&rig.sync(&os, 1));
+    assert!(matches!(os.shape_dnodes(&tx(2), shape), Err(Error::DnodesShape { objset: 5 })));
+    assert_eq!(os.phys().meta_dnode.nlevels, 6);
+}
+
 /// Goal: a reader that opened a snapshot earlier still reads the same after the live object set
 /// changed.
 #[test]
