@@ -80,7 +80,7 @@ fn aborts_reach_the_caller() {
     assert!(matches!(connection.call(b"a".to_vec(), TIME), Err(Error::Aborted { code: 42 })));
     assert_eq!(connection.call(b"b".to_vec(), TIME).unwrap(), b"b");
     let unknown = client.connect(server.address(), 2, &Null).unwrap();
-    let result = unknown.call(b"b".to_vec(), TIME);
+    let result = unknown.call(b"bbbb".to_vec(), TIME);
     assert!(matches!(result, Err(Error::Aborted { code: code::INVALID_OPERATION })));
 }
 

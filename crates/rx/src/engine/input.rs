@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::batch::Opened;
 use super::connection::{Call, Channel, Connection, Program, Proof};
+use super::lost::ABORT;
 use super::receive::{PACKET, Packet};
 use super::taken::Taken;
 use super::{CallId, Engine, Event, Time};
@@ -85,7 +86,7 @@ impl Engine {
             self.unknown(now, from, header, body);
             return None;
         }
-        self.accept(now, from, header)
+        self.accept(now, from, header, body)
     }
 
     /// A proven client sends from another address. Its packet must be new to its call, and have the
@@ -129,16 +130,16 @@ impl Engine {
     }
 
     /// Makes the connection of a client's first packet.
-    fn accept(&mut self, now: Time, from: SocketAddrV4, header: &Header) -> Option<u32> {
+    fn accept(&mut self, now: Time, from: SocketAddrV4, header: &Header, body: &[u8]) -> Option<u32> {
         let id = ConnectionId { epoch: header.epoch, cid: header.connection() };
         let class = self.classes.iter().find(|class| class.index() == header.security).cloned();
         let (Some(class), true) = (class, self.services.contains(&header.service)) else {
             self.counts.refused_service += 1;
-            self.refuse(from, header, code::INVALID_OPERATION);
+            self.refuse(now, from, header, body, code::INVALID_OPERATION);
             return None;
         };
         if self.closing {
-            self.refuse(from, header, code::RESTARTING);
+            self.refuse(now, from, header, body, code::RESTARTING);
             return None;
         }
         if !self.admit(self.hosts.find(from.ip())) {
@@ -153,7 +154,7 @@ impl Engine {
         let mut session = match class.server(id, nonce) {
             Ok(session) => session,
             Err(_) => {
-                self.refuse(from, header, code::INVALID_OPERATION);
+                self.refuse(now, from, header, body, code::INVALID_OPERATION);
                 return None;
             }
         };
@@ -192,8 +193,12 @@ impl Engine {
         Some(slot)
     }
 
-    /// Answers a packet for which there is no connection. The answer is no larger than the packet.
-    pub(super) fn refuse(&mut self, to: SocketAddrV4, header: &Header, code: i32) {
+    /// Answers a packet for which there is no connection by an abort, if the address may get one.
+    /// The answer is no larger than the packet.
+    pub(super) fn refuse(&mut self, now: Time, to: SocketAddrV4, header: &Header, body: &[u8], code: i32) {
+        if body.len() < ABORT || !self.aborts.allows(now, *to.ip()) {
+            return;
+        }
         let from_client = header.flags.has(Flags::CLIENT);
         let answer = Header {
             kind: Kind::Abort,
@@ -225,7 +230,9 @@ impl Engine {
             return;
         }
         if connection.identity.as_ref().is_some_and(|identity| is_over(identity.expires, unix)) {
-            self.queue_special(slot, Kind::Abort, code::KAD_EXPIRED.to_be_bytes().to_vec());
+            if self.may_abort(now, slot) {
+                self.queue_special(slot, Kind::Abort, code::KAD_EXPIRED.to_be_bytes().to_vec());
+            }
             self.fail_all(slot, code::KAD_EXPIRED);
             return;
         }
@@ -273,7 +280,7 @@ impl Engine {
         }
         if header.call == channel.number && channel.call.is_none() {
             // The reply was acknowledged, or the call was aborted.
-            self.repeat_abort(slot, at, header.call);
+            self.repeat_abort(now, slot, at, header.call);
             return;
         }
         if self.is_lost(slot, header, body) {
@@ -284,7 +291,9 @@ impl Engine {
         let channel = &mut connection.channels[at];
         if header.call > channel.number {
             if self.closing {
-                self.queue_abort(slot, at, header.call, code::RESTARTING);
+                if self.may_abort(now, slot) {
+                    self.queue_abort(slot, at, header.call, code::RESTARTING);
+                }
                 return;
             }
             end_of_last(channel, reference, at, &mut self.events);
@@ -320,7 +329,7 @@ impl Engine {
         let reference = self.reference(slot);
         let connection = self.slots[slot as usize].connection.as_deref_mut().expect("it was found");
         let Some(call) = connection.channels[at].call.as_deref_mut() else {
-            self.repeat_abort(slot, at, header.call);
+            self.repeat_abort(now, slot, at, header.call);
             return;
         };
         // A reply before the request is complete breaks the protocol.
@@ -504,7 +513,9 @@ impl Engine {
             Err(error) => {
                 let code = if let Error::Security { code } = error { code } else { code::PROTOCOL_ERROR };
                 self.counts.refused_response += 1;
-                self.queue_special(slot, Kind::Abort, code.to_be_bytes().to_vec());
+                if self.may_abort(now, slot) {
+                    self.queue_special(slot, Kind::Abort, code.to_be_bytes().to_vec());
+                }
                 self.remove(slot);
             }
         }

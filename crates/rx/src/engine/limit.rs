@@ -1,4 +1,15 @@
-//! How often each host may ask.
+//! How often each host may ask, and how many aborts its packets can make this program send.
+//!
+//! # Theory
+//! A program ends a call with one abort, which always leaves. Other aborts answer a packet: of a
+//! call that was aborted, that began before this program, or that comes too late. A peer can send
+//! such packets for ever, and can write another host's address on them. So each host has a rate of
+//! these answers. An abort that is left out is no loss: the peer sends its packet again, and gets
+//! the answer then.
+//!
+//! OpenAFS's file server counts by connection. After ten aborts, a connection gets one in three
+//! seconds (`rxi_SendConnectionAbort`, `-abortthreshold`). But a peer can open new connections, so
+//! here the host counts.
 
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::net::Ipv4Addr;
@@ -7,6 +18,13 @@ use super::Time;
 
 /// Accounts, which hosts share by a hash that they don't know.
 const ACCOUNTS: usize = 1_024;
+
+/// Aborts that answer packets of an address that has proved nothing: so many in a second, and so
+/// many at once.
+pub(super) const OF_STRANGERS: (u64, u64) = (10, 64);
+/// The same for the connections of a host that have proved that it gets what is sent to it. A
+/// client with many calls gets an abort for each at once when the program ends.
+pub(super) const OF_PROVEN: (u64, u64) = (100, 1_000);
 
 /// Questions of each host in a second.
 #[derive(Debug)]

@@ -26,9 +26,9 @@
 //! call of each of them.
 //!
 //! # Bounds
-//! The source address may be forged. An answer is never larger than its packet, and an address that
-//! has proved nothing gets few of them. An abort is never answered, so two programs can't keep each
-//! other busy.
+//! The source address may be forged. An answer is never larger than its packet, and each host gets
+//! few of them (module `limit`). An abort is never answered, so two programs can't keep each other
+//! busy.
 
 use std::net::SocketAddrV4;
 
@@ -37,11 +37,8 @@ use super::{Engine, Time};
 use crate::code;
 use crate::packet::{Ack, Flags, Header, Kind, Reason};
 
-/// Aborts of calls that are not here, for an address that has proved nothing: so many in a second,
-/// and so many at once.
-pub(super) const ANSWERS: (u64, u64) = (10, 64);
 /// Bytes of an abort after its header.
-const ABORT: usize = 4;
+pub(super) const ABORT: usize = 4;
 
 impl Engine {
     /// Answers a packet that is of no connection, and makes none.
@@ -52,11 +49,9 @@ impl Engine {
             Kind::Ack => Ack::parse(body).is_ok_and(|ack| !from_client || ack.first > 1),
             _ => false,
         };
-        if is_old && header.call != 0 && body.len() >= ABORT {
+        if is_old && header.call != 0 {
             self.counts.debug.spurious = self.counts.debug.spurious.wrapping_add(1);
-            if self.lost.allows(now, *from.ip()) {
-                self.refuse(from, header, code::RESTARTING);
-            }
+            self.refuse(now, from, header, body, code::RESTARTING);
         }
     }
 
@@ -73,21 +68,21 @@ impl Engine {
     }
 
     /// Ends a call of a client that this program can't serve, because it began before. Returns
-    /// whether it did: an address that has proved nothing may have got too many aborts. Then the
-    /// call stays, as its first packet may still come.
+    /// whether it did: the host may have got too many aborts. Then the call stays, as its first
+    /// packet may still come.
     pub(super) fn lose(&mut self, now: Time, slot: u32, at: usize, number: u32) -> bool {
         self.counts.debug.spurious = self.counts.debug.spurious.wrapping_add(1);
         let connection = self.slots[slot as usize].connection.as_deref_mut().expect("the caller has it");
-        let (proved, host) = (connection.proved, *connection.address.ip());
-        let channel = &mut connection.channels[at];
+        let channel = &connection.channels[at];
         if channel.call.as_ref().is_some_and(|call| call.number != number) {
             // A client that goes on with another call sends this no more.
             return false;
         }
-        if !proved && !self.lost.allows(now, host) {
+        let goes_on = channel.call.is_some();
+        if !self.may_abort(now, slot) {
             return false;
         }
-        if channel.call.is_some() {
+        if goes_on {
             self.fail(slot, at, code::RESTARTING);
         }
         let connection = self.slots[slot as usize].connection.as_deref_mut().expect("the caller has it");
@@ -103,28 +98,35 @@ impl Engine {
     /// so it changes nothing here.
     pub(super) fn ack_of_no_call(&mut self, now: Time, slot: u32, header: &Header, ack: &Ack<'_>) {
         let connection = self.slots[slot as usize].connection.as_deref().expect("the caller has it");
-        let (at, host) = (header.channel(), *connection.address.ip());
+        let at = header.channel();
         if header.call > connection.channels[at].number {
-            if !connection.client && ack.first > 1 && self.lost.allows(now, host) {
+            if !connection.client && ack.first > 1 && self.may_abort(now, slot) {
                 self.counts.debug.spurious = self.counts.debug.spurious.wrapping_add(1);
                 self.queue_abort(slot, at, header.call, code::RESTARTING);
             }
         } else if ack.reason == Reason::PING {
-            self.repeat_abort(slot, at, header.call);
+            self.repeat_abort(now, slot, at, header.call);
         }
     }
 
+    /// Whether a packet of a connection may be answered by an abort now.
+    pub(super) fn may_abort(&mut self, now: Time, slot: u32) -> bool {
+        let Some(connection) = self.slots[slot as usize].connection.as_deref() else { return false };
+        let (host, proved) = (*connection.address.ip(), connection.proved);
+        let limiter = if proved { &mut self.aborts_of_proven } else { &mut self.aborts };
+        limiter.allows(now, host)
+    }
+
     /// Says again that a call was aborted, if it was: the abort may have been lost.
-    pub(super) fn repeat_abort(&mut self, slot: u32, at: usize, number: u32) {
-        let connection = self.slots[slot as usize].connection.as_deref_mut().expect("the caller has it");
-        let channel = &mut connection.channels[at];
-        if number == channel.number
-            && let Some((code, left)) = &mut channel.aborted
-            && *left > 0
-        {
-            *left -= 1;
-            let code = *code;
-            self.queue_abort(slot, at, number, code);
+    pub(super) fn repeat_abort(&mut self, now: Time, slot: u32, at: usize, number: u32) {
+        let connection = self.slots[slot as usize].connection.as_deref().expect("the caller has it");
+        let channel = &connection.channels[at];
+        let Some((code, left @ 1..)) = channel.aborted.filter(|_| number == channel.number) else { return };
+        if !self.may_abort(now, slot) {
+            return;
         }
+        let connection = self.slots[slot as usize].connection.as_deref_mut().expect("the caller has it");
+        connection.channels[at].aborted = Some((code, left - 1));
+        self.queue_abort(slot, at, number, code);
     }
 }

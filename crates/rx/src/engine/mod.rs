@@ -300,8 +300,10 @@ pub struct Engine {
     /// Connections from clients, and to servers.
     present: [u32; 2],
     random: Random,
-    /// How often each address may be answered for calls that are not here.
-    lost: Limiter,
+    /// How often packets of each address are answered by aborts: of what has proved nothing, and of
+    /// proven connections.
+    aborts: Limiter,
+    aborts_of_proven: Limiter,
     opened: Option<u32>,
     streaming: usize,
     /// The program ends: there are no more calls.
@@ -334,7 +336,8 @@ impl Engine {
             counts: Counts::default(),
             present: [0; 2],
             random,
-            lost: Limiter::new(secret, lost::ANSWERS.0, lost::ANSWERS.1),
+            aborts: Limiter::new(secret, limit::OF_STRANGERS.0, limit::OF_STRANGERS.1),
+            aborts_of_proven: Limiter::new(secret, limit::OF_PROVEN.0, limit::OF_PROVEN.1),
             opened: None,
             streaming: 0,
             closing: false,

@@ -209,7 +209,7 @@ fn late_acks_of_small_parts_do_not_add_up() {
 }
 
 /// A proven client by rxkad with a done call, and the first packet of its next call.
-fn recorded(level: Level) -> (Engine, Engine, ConnectionRef, Net) {
+pub(super) fn recorded(level: Level) -> (Engine, Engine, ConnectionRef, Net) {
     let (mut net, mut server, mut client) = (Net::new(NONE, 1), proving(), engine(Config::default()));
     let class = rxkad::Client::local(&keys(), "user", level).unwrap();
     let connection = client.connect(net.now, SERVER, SERVICE, &class).unwrap();

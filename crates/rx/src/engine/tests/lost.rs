@@ -297,6 +297,72 @@ fn forgers_get_few_aborts() {
     assert!((64..100).contains(&count), "{count}");
 }
 
+/// The aborts for packets that arrive one each millisecond, three seconds long.
+fn aborts_of(server: &mut Engine, from: SocketAddrV4, packet: impl Fn(u32) -> Header) -> usize {
+    let each = (1..=3_000).map(|n| {
+        let now = Time(1_000_000 + u64::from(n) * 1_000);
+        server.receive(now, from, &packet(n), &mut [0; 8]);
+        aborts(server, now).len()
+    });
+    each.sum()
+}
+
+/// Goal: packets of a host are answered by few aborts, whatever the reason: by fewer if it has
+/// proved nothing. Another host gets its own, and the program's aborts of calls all leave.
+#[test]
+fn no_host_gets_an_abort_for_each_packet() {
+    let (proven, stranger) = (1_000..=1_301, 64..=95);
+    let beyond = |n: u32| packet(n, WINDOW + 1, Flags::default(), Kind::Data);
+    for (reason, packet, few) in [
+        ("new calls that began before", &(|n: u32| beyond(n + 1)) as &dyn Fn(u32) -> Header, &proven),
+        ("packets of calls that were aborted", &|n| beyond(n / 8 + 2), &proven),
+        ("a service that is not here", &|n| Header { service: 77, cid: n << 2, ..beyond(1) }, &stranger),
+    ] {
+        let mut server = acquainted(Config::default());
+        data(&mut server, Time(5), 2, WINDOW, Flags::default());
+        let count = aborts_of(&mut server, CLIENT, packet);
+        assert!(few.contains(&count), "{reason}: {count}");
+        let now = Time(4_000_001);
+        let other = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 77), 7001);
+        server.receive(now, other, &Header { service: 77, ..beyond(1) }, &mut [0; 8]);
+        assert_eq!(aborts(&mut server, now).len(), 1, "{reason}: another host");
+        server.receive(now, other, &Header { service: 77, ..beyond(1) }, &mut [0; 3]);
+        assert_eq!(aborts(&mut server, now).len(), 0, "{reason}: an answer that is larger");
+        for call in 10_000..12_000 {
+            request(&mut server, now, call);
+            let [Event::Start(id)] = events(&mut server)[..] else { panic!("no call") };
+            server.abort(id, 42);
+            assert_eq!(aborts(&mut server, now), [(call, 42)], "{reason}: an abort of the program");
+        }
+    }
+}
+
+/// Goal: neither the end of the program, nor that of a ticket, nor a wrong response has each packet
+/// answered.
+#[test]
+fn ends_are_said_a_few_times() {
+    let mut server = acquainted(Config::default());
+    server.shut_down();
+    let calls = |n| packet(n + 1, 1, Flags::LAST, Kind::Data);
+    assert!((1_000..=1_301).contains(&aborts_of(&mut server, CLIENT, calls)));
+    let strangers = |n: u32| Header { cid: n << 12, ..calls(n) };
+    assert!((64..=95).contains(&aborts_of(&mut server, CLIENT, strangers)));
+
+    // A connection for each response.
+    let response = |n: u32| {
+        let kind = if n.is_multiple_of(2) { Kind::Data } else { Kind::Response };
+        Header { cid: (n / 2) << 2, security: 2, ..packet(1, 1, Flags::default(), kind) }
+    };
+    assert!((64..=95).contains(&aborts_of(&mut proving(), CLIENT, response)));
+
+    let (mut client, mut server, connection, net) = super::hostile::recorded(Level::Clear);
+    let id = client.start(net.now, connection).unwrap().unwrap();
+    client.send(id, [Slice::from(vec![0; 4])], true).unwrap();
+    let header = sent(&mut client, net.now).remove(0).0;
+    server.set_clock(net.now, u32::MAX);
+    assert!((1_000..=1_301).contains(&aborts_of(&mut server, CLIENT, |_| header)));
+}
+
 /// Goal: an abort that was lost is said again to a peer that asks, and not for ever.
 #[test]
 fn a_lost_abort_is_repeated() {
