@@ -10,7 +10,7 @@ use ondisk::objset::{ObjsetFlags, ObjsetKind};
 use ondisk::zap::ZapFlags;
 use ondisk::{BlkId, Blkptr, DmuType, Level, ObjNum, Txg};
 use proptest::prelude::*;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 use zio::{IoFlags, ReadOptions};
 
@@ -424,6 +424,46 @@ fn objects_of_a_range() {
             assert!(all.iter().filter(in_range).eq(&found), "{first} to {end}: {found:?}");
         }
     }
+}
+
+/// Goal: the same holds of dnodes with several slots, also for ranges that begin or end inside of
+/// one, and for objects that come into the slots of one that was freed.
+#[test]
+fn objects_of_a_range_of_large_dnodes() {
+    let rig = Rig::new();
+    let os = rig.create(ObjsetKind::Zfs, 0);
+    let claim = |txg, object, slots| {
+        // Each slot of it begins as the dnode of a file does.
+        let bonus = vec![19; usize::from(slots) * 512 - 192];
+        let spec = NewObject { slots, ..NewObject::new(FILE).with_bonus(DmuType::SA, bonus) };
+        os.claim_object(&tx(txg), ObjNum(object), &spec).unwrap();
+    };
+    let synced = [(1, 3), (4, 1), (5, 8), (30, 2), (32, 32), (66, 2), (68, 16), (96, 31)];
+    synced.into_iter().for_each(|(object, slots)| claim(1, object, slots));
+    assert!(os.claim_object(&tx(1), ObjNum(70), &NewObject::new(FILE)).is_err());
+    let before = rig.sync(&os, 1);
+    rig.check(&before);
+    [1, 32, 68].into_iter().for_each(|object| os.free_object(&tx(2), ObjNum(object)).unwrap());
+    let new = [(2, 2), (13, 17), (33, 7), (40, 24), (64, 2), (68, 1), (72, 24), (127, 1), (160, 32)];
+    new.into_iter().for_each(|(object, slots)| claim(2, object, slots));
+    // Where dnodes begin and end, and the numbers beside.
+    let edges = synced.iter().chain(&new).flat_map(|(object, slots)| [*object, object + u64::from(*slots)]);
+    let edges: BTreeSet<u64> = edges.flat_map(|edge| [edge - 1, edge, edge + 1]).collect();
+    let ranges = || edges.iter().flat_map(|first| edges.range(first..).map(move |end| (*first, *end)));
+    let check = |os: &Objset, all: &[u64]| {
+        for (first, end) in ranges() {
+            let objects = os.objects(ObjNum(first)).until(ObjNum(end));
+            let found: Vec<u64> = objects.map(|dn| dn.unwrap().object().0).collect();
+            let in_range = all.iter().filter(|object| (first..end).contains(object));
+            assert!(in_range.eq(&found), "{first} to {end}: {found:?}");
+        }
+    };
+    check(&before, &synced.map(|(object, _)| object));
+    let all = [2, 4, 5, 13, 30, 33, 40, 64, 66, 68, 72, 96, 127, 160];
+    check(&os, &all);
+    let after = rig.sync(&os, 2);
+    rig.check(&after);
+    check(&after, &all);
 }
 
 /// Goal: a tree of dnodes has the shape that a new object set is given, and grows with its objects.
