@@ -44,6 +44,12 @@ impl Slice {
         self.start == self.end
     }
 
+    /// The block that it keeps in memory: where that is, and how large.
+    pub(crate) fn block(&self) -> (usize, usize) {
+        let bytes = (*self.block).as_ref();
+        (bytes.as_ptr() as usize, bytes.len())
+    }
+
     /// Takes the first `n` bytes off, or all if there are fewer.
     #[must_use]
     pub fn take(&mut self, n: usize) -> Slice {

@@ -13,6 +13,8 @@ use super::{CallId, Config};
 use crate::packet::{CHANNELS, Flags, Header, Kind, debug};
 use crate::security::{ConnectionId, Identity, Session};
 
+/// Bytes that a call takes in memory beside what it received and sends.
+pub(super) const CALL: usize = size_of::<Call>();
 /// Bytes of a request that a program starts with before the request is complete.
 const ENOUGH: usize = 20 << 10;
 
@@ -236,10 +238,17 @@ impl Connection {
         }
         for call in self.channels.iter().filter_map(|channel| channel.call.as_ref()) {
             taken.calls += 1;
-            taken.requests += call.receiver.bytes();
+            taken.requests += CALL + call.receiver.bytes();
             taken.replies += call.sender.bytes();
         }
         taken
+    }
+
+    /// Most bytes that this data of a client takes: one of a new call begins that, too.
+    pub(super) fn cost(&self, header: &Header, body: &[u8]) -> usize {
+        let call = self.channels[header.channel()].call.as_ref();
+        let is_new = !self.client && call.is_none_or(|call| call.number != header.call);
+        body.len() + PACKET + if is_new { CALL } else { 0 }
     }
 
     /// Whether an acknowledgement's serial number is one that was sent to the peer.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::batch::Opened;
 use super::connection::{Call, Channel, Connection, Program, Proof};
 use super::lost::ABORT;
-use super::receive::{PACKET, Packet};
+use super::receive::Packet;
 use super::taken::Taken;
 use super::{CallId, Engine, Event, Time};
 use crate::packet::{Ack, CHANNELS, EPOCH_MOVES, Flags, Header, Kind, Reason, abort_code};
@@ -215,7 +215,8 @@ impl Engine {
     fn data(&mut self, now: Time, slot: u32, header: &Header, body: &mut [u8], opened: Option<Opened>) {
         let reference = self.reference(slot);
         self.promote(slot);
-        if !self.may_hold(slot, body.len() + PACKET) {
+        let cost = self.slots[slot as usize].connection.as_deref().map_or(0, |it| it.cost(header, body));
+        if !self.may_hold(slot, cost) {
             self.counts.refused_limit += 1;
             self.note_refused(now, slot, header);
             return;

@@ -143,7 +143,7 @@ impl Engine {
     /// Bytes of a call that the peer has not acknowledged. 0 if the call is gone.
     pub fn unacknowledged(&mut self, id: CallId) -> usize {
         let call = self.connection(id.connection).and_then(|connection| connection.call(id));
-        call.map_or(0, |call| call.sender.bytes())
+        call.map_or(0, |call| call.sender.unacknowledged())
     }
 
     /// Lets a server's call wait for its client for another time in all than

@@ -68,10 +68,25 @@ pub(super) struct Acked {
     pub(super) rtt: Option<Duration>,
 }
 
+/// A block with bytes of the stream that the receiver has not taken.
+#[derive(Debug)]
+struct Shared {
+    /// Where it is in memory, and how large.
+    block: (usize, usize),
+    /// The bytes of the stream up to the last of the block.
+    end: u64,
+}
+
 /// The sending half of a call.
 #[derive(Debug)]
 pub(super) struct Sender {
     source: VecDeque<Slice>,
+    /// The blocks of what the receiver has not taken, in the order of the stream.
+    blocks: VecDeque<Shared>,
+    /// Bytes of `blocks`.
+    shared: usize,
+    /// Bytes that were appended, in all.
+    pushed: u64,
     queued: usize,
     /// Bytes of `packets`.
     packed: usize,
@@ -100,6 +115,9 @@ impl Sender {
     pub(super) fn new(initial: u32, peer: u32, most: u32) -> Sender {
         Sender {
             source: VecDeque::new(),
+            blocks: VecDeque::new(),
+            shared: 0,
+            pushed: 0,
             queued: 0,
             packed: 0,
             moved: 0,
@@ -126,10 +144,32 @@ impl Sender {
         for part in parts {
             if !part.is_empty() && !self.closed {
                 self.queued += part.len();
+                self.share(&part);
                 self.source.push_back(part);
             }
         }
         self.closed |= last;
+    }
+
+    /// Counts the block of what is appended, once for all of its parts that follow each other.
+    fn share(&mut self, part: &Slice) {
+        self.pushed += part.len() as u64;
+        let (block, end) = (part.block(), self.pushed);
+        match self.blocks.back_mut().filter(|last| last.block == block) {
+            Some(last) => last.end = end,
+            None => {
+                self.shared += block.1;
+                self.blocks.push_back(Shared { block, end });
+            }
+        }
+    }
+
+    /// Counts no block any more that the receiver has. What is sealed takes no less of the stream
+    /// than its bytes, and is a copy.
+    fn unshare(&mut self) {
+        while let Some(gone) = self.blocks.pop_front_if(|first| first.end <= self.moved) {
+            self.shared -= gone.block.1;
+        }
     }
 
     /// Bytes that wait for room in the window.
@@ -137,8 +177,14 @@ impl Sender {
         self.queued
     }
 
-    /// Bytes in memory.
+    /// Bytes in memory. A part of a block keeps all of it there, also the last packet alone: a
+    /// receiver could else hold many large blocks for a byte of each.
     pub(super) fn bytes(&self) -> usize {
+        self.shared.max(self.unacknowledged())
+    }
+
+    /// Bytes that the receiver has not taken for good.
+    pub(super) fn unacknowledged(&self) -> usize {
         self.queued + self.packed
     }
 
@@ -189,7 +235,8 @@ impl Sender {
     /// The peer answered: it needs no more of the request than it has.
     pub(super) fn answered(&mut self) {
         self.source.clear();
-        self.queued = 0;
+        self.blocks.clear();
+        (self.queued, self.shared) = (0, 0);
         self.sealed_last = true;
         self.first = self.next();
         self.packets.clear();
@@ -211,6 +258,7 @@ impl Sender {
             self.moved += packet.payload.len() as u64;
             self.count(&packet, ack, now, &mut result);
         }
+        self.unshare();
         self.first = ack.first;
         for at in 0..ack.states.len().min(self.packets.len()) {
             let acked = ack.states[at] & 1 == 1 && self.packets[at].tries > 0;

@@ -31,6 +31,9 @@
 //! | calls that run or wait for a worker | `calls_per_host` | its next calls wait |
 //! | workers | a quarter, in the endpoint's pool | its calls wait for its own |
 //!
+//! A request counts with the memory that its call takes, as a packet without bytes begins one. A
+//! reply counts with the whole blocks that it keeps in memory.
+//!
 //! A host without any reply in memory may always start one call. So the bytes of replies have no
 //! hard limit, but each host adds one reply at most. The endpoint starts few calls at a time, and
 //! counts their replies before the next.

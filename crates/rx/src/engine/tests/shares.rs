@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::hostile::{host, known, of};
 use super::*;
+use crate::engine::connection::CALL;
 use crate::engine::taken::Taken;
 
 /// Goal: spoofed incomplete requests take nothing from proven clients, and a new client still
@@ -19,7 +20,7 @@ fn spoofed_requests_leave_room() {
         sent(server, Time(2));
     };
     spoof(&mut server, 1..1_000);
-    assert!(server.bytes() <= 100_000, "{}", server.bytes());
+    assert!(server.shared.totals[0].requests <= 100_000, "{}", server.bytes());
     for seq in 1..=60 {
         server.receive(Time(3), CLIENT, &packet(2, seq, Flags::default(), Kind::Data), &mut [0; 1_412]);
     }
@@ -81,7 +82,30 @@ fn greedy_hosts_leave_something() {
     let before = server.bytes();
     known(&mut server, Time(3), host(50), 50);
     server.receive(Time(3), host(50), &of(50, 2, 1, Flags::default()), &mut [0; 1_000]);
-    assert_eq!(server.bytes(), before + 1_000);
+    assert_eq!(server.bytes(), before + CALL + 1_000);
+}
+
+/// Goal: calls count, though their packets have no bytes: those of strangers and of a proven
+/// client.
+#[test]
+fn empty_packets_begin_few_calls() {
+    let config = Config { bytes: 400_000, bytes_per_host: 100_000, ..Config::default() };
+    let mut server = engine(config);
+    (1..=100).for_each(|n| known(&mut server, Time(1), CLIENT, n));
+    let begin = |server: &mut Engine, from, n: u32| {
+        for channel in 0..4 {
+            let header = Header { cid: n << 2 | channel, ..of(n, 2, 1, Flags::default()) };
+            server.receive(Time(2), from, &header, &mut []);
+        }
+    };
+    (1..=100).for_each(|n| begin(&mut server, CLIENT, n));
+    (1_001..=2_000).for_each(|n| begin(&mut server, host(n % 50), n));
+    for (class, most) in [(0, 100_000), (1, 100_000)] {
+        let taken = &server.shared.totals[class];
+        assert!((most / 2 / CALL..=most / CALL).contains(&taken.calls), "{taken:?}");
+        assert!(taken.requests >= taken.calls * CALL, "{taken:?}");
+    }
+    check_shares(&server);
 }
 
 /// Goal: a host that proves its connections one after the other, each with what strangers may hold,
@@ -161,6 +185,63 @@ fn replies_are_bounded() {
         sent(&mut server, now);
     }
     assert_eq!((server.reply_bytes(), server.bytes(), server.connections()), (0, 0, 0));
+}
+
+/// Goal: a reply counts with the whole blocks that it keeps in memory, until the client has the
+/// last of its bytes from each. A block counts once, however many parts of it follow each other.
+#[test]
+fn replies_count_whole_blocks() {
+    const BLOCK: usize = 300_000;
+    let config = Config { replies: 8 << 20, replies_per_host: 1 << 20, ..Config::default() };
+    let mut server = engine(config);
+    (1..=20).for_each(|n| known(&mut server, Time(1), CLIENT, n));
+    for n in 1..=20 {
+        server.receive(Time(2), CLIENT, &of(n, 2, 1, Flags::LAST), &mut [0; 4]);
+    }
+    let mut started = 0;
+    while let Some(event) = server.event() {
+        let Event::Start(id) = event else { continue };
+        let block: Block = Arc::new(vec![0u8; BLOCK]);
+        let parts = [0..1, 1..9, 200..300].map(|range| Slice::new(Arc::clone(&block), range));
+        server.send(id, parts, true).unwrap();
+        server.finish(id);
+        started += 1;
+    }
+    assert_eq!((started, server.reply_bytes()), (4, 4 * BLOCK));
+
+    let mut server = acquainted(Config::default());
+    request(&mut server, Time(2), 2);
+    let [Event::Start(id)] = events(&mut server)[..] else { panic!("no call") };
+    let blocks = [1, 2].map(|_| Arc::new(vec![0u8; BLOCK]) as Block);
+    server.send(id, blocks.map(|block| Slice::new(block, 0..BLOCK)), true).unwrap();
+    server.finish(id);
+    let (mut now, mut held, mut left, mut next) = (Time(3), Vec::new(), Vec::new(), 1);
+    while server.reply_bytes() > 0 {
+        held.push(server.reply_bytes());
+        next += sent(&mut server, now).iter().filter(|(header, _)| header.kind == Kind::Data).count() as u32;
+        now = now.after(Duration::from_millis(1));
+        // All but the last packet, which is the only one of the next round.
+        for first in [next - 1, next] {
+            let ack = Ack {
+                first,
+                previous: 0,
+                serial: 1,
+                reason: Reason::DELAY,
+                states: &[],
+                max_mtu: None,
+                window: None,
+            };
+            let mut body = ack.encode(&Trailer { max_mtu: 1444, if_mtu: 1444, window: 32, jumbo: 1 });
+            server.receive(now, CLIENT, &packet(2, 0, Flags::default(), Kind::Ack), &mut body);
+            held.push(server.reply_bytes());
+            left.push(server.unacknowledged(id));
+        }
+    }
+    held.dedup();
+    assert_eq!(held, [2 * BLOCK, BLOCK, 0]);
+    // The program sees each packet that is taken.
+    left.dedup();
+    assert!(left.len() > 2 * BLOCK / 1_444 / 32 && left.is_sorted_by(|one, next| one > next), "{left:?}");
 }
 
 /// Goal: replies to forged addresses push each other out, and none of a proven client.
