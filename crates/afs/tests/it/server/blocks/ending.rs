@@ -4,6 +4,7 @@
 use super::*;
 
 const MARK: &str = "poolhouse:volume-incomplete";
+const HEADER: &str = "poolhouse:volume-header";
 const DATE: Date = Date(1_234_567_890);
 
 /// A site with the contents of the last release, in a transaction, whose marks are still there.
@@ -27,16 +28,21 @@ impl Ending {
         let seed = 100;
         send(&mut cell, seed, transaction);
         let ending = Self { cell, operator, transaction, seed, images: 0 };
-        assert!(ending.is_marked());
+        assert!(ending.is_marked(CLONE));
         ending
     }
 
-    /// Whether the site's pool still has the mark.
-    fn is_marked(&self) -> bool {
+    /// Whether the site's pool has the marks of what a volume received: both of them, or none.
+    fn is_marked(&self, volume: VolumeId) -> bool {
         let pool = self.cell.there.pool.as_ref().unwrap();
-        let dataset = pool.dataset(&format!("cell/vicepa/{CLONE}")).unwrap();
-        let mark = dataset.dsl().user_property(MARK).unwrap().map(|found| found.value);
-        mark.is_some_and(|mark| mark == Value::Text("received".to_owned()))
+        let dataset = pool.dataset(&format!("cell/vicepa/{volume}")).unwrap();
+        let [mark, header] =
+            [MARK, HEADER].map(|name| dataset.dsl().user_property(name).unwrap().map(|found| found.value));
+        match (mark, header.is_some()) {
+            (None, false) => false,
+            (Some(Value::Text(mark)), true) if mark == "received" => true,
+            marks => panic!("{marks:?}"),
+        }
     }
 
     /// The site's pool as a crash leaves it now. No transaction group is being written.
@@ -66,15 +72,7 @@ impl Ending {
         assert_eq!((about.kind, about.parent, about.file_count), (own, VOLUME, 5));
         assert!(!is_there(&self.cell.there, &format!("cell/vicepa/{volume}/%recv")));
         self.cell.settle();
-        assert!(!self.is_there_marked(volume));
-    }
-
-    fn is_there_marked(&self, volume: VolumeId) -> bool {
-        let pool = self.cell.there.pool.as_ref().unwrap();
-        let dataset = pool.dataset(&format!("cell/vicepa/{volume}")).unwrap();
-        [MARK, "poolhouse:volume-header"]
-            .iter()
-            .any(|name| dataset.dsl().user_property(name).unwrap().is_some())
+        assert!(!self.is_marked(volume));
     }
 
     fn check_files(&self, volume: VolumeId, seed: u64) {
@@ -116,7 +114,7 @@ fn a_dump() {
     let crashed = ending.image();
     let dump = raw_dump(&ending.operator, ending.transaction);
     assert!(vnodes(&dump) == vnodes(&ending.cell.here.operator().dump(CLONE, 0)));
-    assert!(ending.is_marked());
+    assert!(ending.is_marked(CLONE));
     ending.check_files(CLONE, ending.seed);
     let after = ending.image();
     ending.operator.complete(ending.transaction);
@@ -159,7 +157,7 @@ fn a_restore_at_once() {
     let dump = ending.cell.here.operator().dump(CLONE, 0);
     let (transaction, cookie) = (ending.transaction, cookie());
     send(&mut ending.cell, 101, transaction);
-    assert!(ending.is_marked());
+    assert!(ending.is_marked(CLONE));
     let before = ending.image();
     ending.operator.raw(&Call::Restore { transaction, flags: 0, cookie }, &dump).unwrap();
     let after = ending.image();
@@ -179,9 +177,9 @@ fn a_date() {
     let volume = ending.cell.there.server().core().table.get(CLONE).unwrap();
     let came = volume.peek().unwrap().header.creation_date;
     drop(volume);
-    assert!(ending.is_marked() && came != DATE);
+    assert!(ending.is_marked(CLONE) && came != DATE);
     ending.operator.call(Call::SetDate { transaction, date: DATE }).unwrap();
-    assert!(!ending.is_marked());
+    assert!(!ending.is_marked(CLONE));
     let before = ending.image();
     ending.operator.complete(transaction);
     let after = ending.image();
@@ -224,7 +222,7 @@ fn another_release() {
     let transaction = ending.transaction;
     for seed in 101..104 {
         send(&mut ending.cell, seed, transaction);
-        assert!(ending.is_marked());
+        assert!(ending.is_marked(CLONE));
         ending.check_files(CLONE, seed);
     }
     let crashed = ending.image();
@@ -247,7 +245,7 @@ fn a_conversion() {
     let core = Arc::clone(ending.cell.there.server().core());
     core.transactions.end(ending.transaction).unwrap();
     core.table.get(CLONE).unwrap().set_service(afs::server::header::Service::Unknown);
-    assert!(ending.is_marked());
+    assert!(ending.is_marked(CLONE));
     ending.operator.call(convert()).unwrap();
     let after = ending.image();
     ending.check(VOLUME, ending.seed);
