@@ -671,14 +671,9 @@ impl Partition {
         }
     }
 
-    /// Notes that a clone was sent, so that the next one can be an increment. Its end leaves a
-    /// bookmark.
-    pub fn note_sent(&self, id: VolumeId) {
-        self.forget_unsent(id);
-    }
-
-    /// Forgets that a clone was not sent, because there is no clone of this number any more.
-    pub(super) fn forget_unsent(&self, id: VolumeId) {
+    /// Forgets that a clone was not sent: it was, or there is no clone of this number any more. The
+    /// end of a clone that was sent leaves a bookmark, so that the next one can be an increment.
+    pub fn forget_unsent(&self, id: VolumeId) {
         self.unsent.lock().remove(&id);
     }
 

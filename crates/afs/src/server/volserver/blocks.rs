@@ -252,7 +252,7 @@ impl VolumeServer {
         let Outgoing { mut site, bytes, refused } = outgoing;
         if sent.is_ok() && !same {
             // The other server may take it, and its reply be lost.
-            partition.note_sent(id);
+            partition.forget_unsent(id);
         }
         let done = match (sent, refused) {
             (Ok(()), _) => site.reply(Some(RESTORE), REPLY)?,

@@ -712,7 +712,7 @@ fn a_crash_before_the_header() {
     // The sender has what was sent by hand as its clone.
     cell.change(1, 20);
     let sent = cell.traffic().0;
-    cell.here.server().core().table.get(CLONE).unwrap().partition.note_sent(CLONE);
+    cell.here.server().core().table.get(CLONE).unwrap().partition.forget_unsent(CLONE);
     cell.reclone();
     cell.release(1).unwrap();
     assert_eq!(cell.traffic().0, sent + 1);
