@@ -62,6 +62,7 @@ use dsl::{LongHold, Setting, Source, SyncTask, Value};
 use ondisk::Txg;
 use parking_lot::{Mutex, MutexGuard};
 use poolhouse::Pool;
+use poolhouse::spa::engine::Pending;
 use zpl::{FileSystem, Policies, Policy};
 
 use super::header::Stored;
@@ -134,6 +135,8 @@ pub struct Partition {
     formers: Mutex<BTreeMap<VolumeId, TimeOut>>,
     /// Volumes with received contents whose headers are not in place.
     received: Mutex<BTreeMap<VolumeId, Received>>,
+    /// Marks of [`Partition::mark_incomplete`] that may still be queued.
+    marking: Mutex<BTreeMap<VolumeId, Pending>>,
     /// The last txg in which the header of a volume was written that was closed since.
     closed: AtomicU64,
     /// The list of its volumes, until its use ends. `None`: it can't be kept.
@@ -282,7 +285,7 @@ impl Partition {
         getrandom::fill(&mut nonce).map_err(|_| Error::Random)?;
         let nonce = u64::from_ne_bytes(nonce);
         let marks = std::array::from_fn(|_| Mutex::default());
-        let (others, unsent, formers, received) = Default::default();
+        let (others, unsent, formers, received, marking) = Default::default();
         let (dataset, closed, list) = (dataset.to_owned(), AtomicU64::new(0), Mutex::default());
         let partition = Self {
             id,
@@ -295,6 +298,7 @@ impl Partition {
             unsent,
             formers,
             received,
+            marking,
             closed,
             list,
             key,
@@ -439,6 +443,7 @@ impl Partition {
             tasks.push(Box::new(SetProps { name: name.clone(), props, source: SetAs::Local }));
         }
         if is_complete {
+            self.settle_mark(id)?;
             let dataset = self.pool.dataset(&name)?;
             let mark = self.pool.spa().read(|| mark_of(dataset.dsl())).map_err(poolhouse::Error::from)?;
             if mark == ITSELF {
@@ -446,6 +451,28 @@ impl Partition {
             }
         }
         self.run(tasks)
+    }
+
+    /// Has a complete volume go at the next start, unless it is completed again. The mark is on
+    /// disk not later than what the volume's files get after this.
+    ///
+    /// # Errors
+    /// [`Error::Pool`]: the pool has stopped.
+    pub fn mark_incomplete(&self, id: VolumeId) -> Result<()> {
+        let live = self.pool.spa().writer().ok_or(poolhouse::Error::ReadOnly)?;
+        let (name, props) = (self.name(id), vec![text(INCOMPLETE, ITSELF)]);
+        self.note_changes();
+        let task: Task = Box::new(SetProps { name, props, source: SetAs::Local });
+        let mut marking = self.marking.lock();
+        marking.insert(id, live.queue_in_order(vec![task]).map_err(poolhouse::Error::from)?);
+        Ok(())
+    }
+
+    /// Waits until the mark of [`Self::mark_incomplete`] is there, so that it can be removed.
+    fn settle_mark(&self, id: VolumeId) -> Result<()> {
+        let Some(queued) = self.marking.lock().remove(&id) else { return Ok(()) };
+        let live = self.pool.spa().writer().ok_or(poolhouse::Error::ReadOnly)?;
+        Ok(live.finish(queued).map_err(poolhouse::Error::from)?)
     }
 
     /// Keeps others from changing the mark of a file system. Held until the change is done.
@@ -533,6 +560,7 @@ impl Partition {
     pub fn destroy(&self, id: VolumeId) -> Result<Option<Head>> {
         let gone = self.destroy_files(id)?;
         self.received.lock().remove(&id);
+        self.marking.lock().remove(&id);
         Ok(gone)
     }
 

@@ -108,17 +108,15 @@ impl Partition {
         }
     }
 
-    /// Stores the header of a clone.
+    /// Stores the header of a clone. One that is incomplete by it goes at the next start.
     ///
     /// # Errors
     /// [`Error::Pool`]: there is no such clone.
     pub fn set_clone_header(&self, head: Head, id: VolumeId, stored: &Stored) -> Result<()> {
         let (name, props) = (self.snapshot_name(head, id), Self::clone_properties(stored)?);
         let mut tasks: Vec<Task> = vec![Box::new(SetProps { name, props, source: SetAs::Local })];
-        let _mark = (!stored.destroy_me).then(|| self.lock_mark(head));
-        if !stored.destroy_me {
-            tasks.extend(self.mark_clone(head, id, false)?);
-        }
+        let _mark = self.lock_mark(head);
+        tasks.extend(self.mark_clone(head, id, stored.destroy_me)?);
         self.run(tasks)
     }
 

@@ -125,16 +125,22 @@ impl VolumeServer {
 
     /// Changes the header of a transaction's volume. The end of the transaction waits until the
     /// change is on disk.
-    fn change(&self, transaction: i32, call: &'static str, change: impl Fn(&mut Stored)) -> Outcome<()> {
+    ///
+    /// A volume that is not made yet is made if the change completes it. Returns whether that was
+    /// so: it is on disk then.
+    fn change(&self, transaction: i32, call: &'static str, change: impl Fn(&mut Stored)) -> Outcome<bool> {
         let lease = self.lease_unmade(transaction, call)?;
         if lease.attach & attach::READ_ONLY != 0 && lease.attach & attach::CREATE == 0 {
             return Err(errno::EROFS);
         }
-        if lease.unmade.is_some() {
-            self.core.transactions.update(transaction, |found| {
-                found.unmade.iter_mut().for_each(|stored| change(stored));
-            });
-            return Ok(());
+        if let Some(unmade) = &lease.unmade {
+            let mut stored = unmade.clone();
+            change(&mut stored);
+            if !stored.destroy_me {
+                return self.make(&lease, &stored).map(|()| true);
+            }
+            self.core.transactions.update(transaction, |found| found.unmade = Some(stored));
+            return Ok(false);
         }
         let open = self.open(&lease)?;
         // An earlier change may have failed.
@@ -143,12 +149,16 @@ impl VolumeServer {
         open.change_header(change);
         let after = open.stored();
         if before == after && !has_unwritten {
-            return Ok(());
+            return Ok(false);
         }
         if let Found::Dataset(id) = lease.volume.found() {
+            let partition = &lease.volume.partition;
             // After a crash, the header that came with the contents would follow.
-            let settled = lease.volume.partition.settle_received(id);
-            settled.map_err(|error| failed(&lease.volume, &error))?;
+            let settled = partition.settle_received(id);
+            let has_ended = !before.destroy_me && after.destroy_me;
+            let marked =
+                settled.and_then(|()| if has_ended { partition.mark_incomplete(id) } else { Ok(()) });
+            marked.map_err(|error| failed(&lease.volume, &error))?;
         }
         self.note_change(&lease);
         if before.header.kind != after.header.kind {
@@ -157,28 +167,16 @@ impl VolumeServer {
         if lease.volume.is_clone() || before.header.name != after.header.name {
             lease.volume.note_unwritten();
         }
-        open.flush().map(drop).map_err(|error| failed(&lease.volume, &error))
+        open.flush().map(|_| false).map_err(|error| failed(&lease.volume, &error))
     }
 
     pub(super) fn set_flags(&self, transaction: i32, flags: i32) -> Outcome<()> {
-        let change = |stored: &mut Stored| {
+        let is_new = self.change(transaction, "SetFlags", |stored| {
             stored.destroy_me = is_incomplete(flags);
             stored.header.in_service = flags & volume_flag::OUT_OF_SERVICE == 0;
-        };
-        let lease = self.lease_unmade(transaction, "SetFlags")?;
-        if let Some(unmade) = &lease.unmade
-            && !is_incomplete(flags)
-        {
-            let mut stored = unmade.clone();
-            change(&mut stored);
-            self.make(&lease, &stored)?;
-            self.core.transactions.update(transaction, |found| found.flags = flags);
-            return Ok(());
-        }
-        drop(lease);
-        self.change(transaction, "SetFlags", change)?;
+        })?;
         self.core.transactions.update(transaction, |found| found.flags = flags);
-        if is_incomplete(flags) {
+        if is_new || is_incomplete(flags) {
             return Ok(());
         }
         let lease = self.lease(transaction, "SetFlags")?;
@@ -209,10 +207,11 @@ impl VolumeServer {
             stored.header.clone = clone;
             stored.backup = backup;
         })
+        .map(drop)
     }
 
     pub(super) fn set_date(&self, transaction: i32, date: Date) -> Outcome<()> {
-        self.change(transaction, "SetDate", |stored| stored.header.creation_date = date)
+        self.change(transaction, "SetDate", |stored| stored.header.creation_date = date).map(drop)
     }
 
     pub(super) fn set_info(&self, transaction: i32, info: &VolumeInfo) -> Outcome<()> {
@@ -224,6 +223,7 @@ impl VolumeServer {
             header.creation_date = date(info.creation_date).unwrap_or(header.creation_date);
             header.update_date = date(info.update_date).unwrap_or(header.update_date);
         })
+        .map(drop)
     }
 
     pub(super) fn name(&self, transaction: i32) -> Outcome<crate::wire::Text<256>> {

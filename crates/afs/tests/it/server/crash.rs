@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use afs::calls::volserver::{Call, attach};
+use afs::calls::volserver::{Call, attach, volume_flag};
 use afs::errors::{errno, volume as code};
 use afs::types::{RestoreCookie, VolumeId};
 use afs::wire::{Chars, Flag};
@@ -133,6 +133,59 @@ fn half_made_volumes() {
     assert_eq!(client.fetch(file, 0, 10).unwrap().0, b"newest");
     let names = rig.pool.as_ref().unwrap().dataset_names(true).unwrap().names;
     assert!(!names.iter().any(|name| name.contains('@')), "{names:?}");
+}
+
+/// Goal: a complete volume or clone that gets the flag to go is offline, and goes at the next
+/// start: after an orderly end, and after a crash amid its transaction. One that is completed again
+/// at once stays.
+#[test]
+fn flagged_volumes() {
+    let mut rig = Rig::new();
+    let [clone, kept_clone, gone, amid, kept] = [1, 2, 5, 6, 7].map(|more| VolumeId(VOLUME.0 + more));
+    [VOLUME, gone, amid, kept].iter().for_each(|id| rig.volume(*id, &format!("v{id}")));
+    let image = rig.dir.path().join("d0");
+    let operator = rig.operator();
+    let transaction = operator.begin(VOLUME, attach::BUSY).unwrap();
+    operator.clone_volume(transaction, 1, "v.readonly", clone).unwrap();
+    operator.clone_volume(transaction, 2, "v.backup", kept_clone).unwrap();
+    operator.end(transaction).unwrap();
+    for id in [clone, kept_clone] {
+        operator.complete(operator.begin(id, attach::OFFLINE).unwrap());
+    }
+    rig.sync_on_demand();
+    let flags = volume_flag::DELETE_ON_SALVAGE | volume_flag::OUT_OF_SERVICE;
+    let flag = |id| {
+        let transaction = operator.begin(id, attach::OFFLINE).unwrap();
+        operator.call(Call::SetFlags { transaction, flags }).unwrap();
+        transaction
+    };
+    [gone, clone].into_iter().for_each(|id| operator.end(flag(id)).unwrap());
+    [kept, kept_clone].into_iter().for_each(|id| operator.complete(flag(id)));
+    flag(amid);
+    let client = rig.client(None);
+    for id in [gone, clone] {
+        assert_eq!(client.status(root(id)).err(), Some(code::VOFFLINE), "{id}");
+    }
+    drop(client);
+    rig.pool.as_ref().unwrap().sync().unwrap();
+    let crashed = rig.dir.path().join("crashed");
+    std::fs::copy(&image, &crashed).unwrap();
+    drop(operator);
+    for after in [image, crashed] {
+        rig.stop();
+        rig.open(after);
+        rig.start();
+        let client = rig.client(None);
+        for id in [gone, amid, clone] {
+            assert_eq!(client.status(root(id)).err(), Some(code::VNOVOL), "{id}");
+        }
+        for id in [VOLUME, kept, kept_clone] {
+            assert_eq!(client.status(root(id)).map(drop), Ok(()), "{id}");
+        }
+        let names = rig.pool.as_ref().unwrap().dataset_names(true).unwrap().names;
+        let is_gone = |name: &String| [gone, amid, clone].iter().any(|id| name.contains(&id.to_string()));
+        assert!(!names.iter().any(is_gone), "{names:?}");
+    }
 }
 
 /// Goal: after a crash, a clone that was not completed is gone with its snapshot. A complete one
