@@ -212,28 +212,32 @@ impl IntentLogs {
     /// Opens the log of a dataset (`zil_open`). Its owner drops the log before the dataset.
     pub fn open(self: &Arc<Self>, head: &dsl::Owned) -> LogHandle {
         let groups = || TxgGroups { txgs: self.core.txgs().clone(), busy: Arc::clone(&self.busy) };
-        // Made without the lock, as many datasets are opened at once. Only the owner of a dataset
-        // opens its log, so no other one appears meanwhile.
-        let is_open = self.open.lock().get(&head.object()).is_some_and(|log| !log.is_gone());
-        let new = (!is_open).then(|| self.new_log(head, groups()));
-        let mut all = self.open.lock();
-        let log = match (all.get(&head.object()).filter(|log| !log.is_gone()), new) {
-            (Some(log), _) => {
-                log.reopen();
-                log.clone()
-            }
-            (None, new) => {
-                let log = new.unwrap_or_else(|| self.new_log(head, groups()));
-                if let Some(txg) = self.owed.lock().remove(&head.object()) {
-                    log.owe(txg);
-                }
-                all.insert(head.object(), log.clone());
-                self.busy.lock().insert(head.object());
-                log
-            }
-        };
-        drop(all);
+        let log = self.reopen(head.object()).unwrap_or_else(|| {
+            // Made without the lock, as many datasets are opened at once. Only the owner of a
+            // dataset opens its log, so no other one appears meanwhile.
+            let log = self.new_log(head, groups());
+            self.enter(head.object(), &log);
+            log
+        });
         LogHandle { log, logs: Arc::downgrade(self), groups: groups() }
+    }
+
+    /// The log of a dataset that was closed and has something left.
+    fn reopen(&self, id: u64) -> Option<Arc<Zilog>> {
+        let all = self.open.lock();
+        let log = all.get(&id).filter(|log| !log.is_gone())?;
+        log.reopen();
+        Some(Arc::clone(log))
+    }
+
+    /// Puts the new log of a dataset into the table.
+    fn enter(&self, id: u64, log: &Arc<Zilog>) {
+        let mut all = self.open.lock();
+        if let Some(txg) = self.owed.lock().remove(&id) {
+            log.owe(txg);
+        }
+        all.insert(id, Arc::clone(log));
+        self.busy.lock().insert(id);
     }
 
     fn new_log(&self, head: &dsl::Owned, groups: TxgGroups) -> Arc<Zilog> {

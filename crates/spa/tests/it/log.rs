@@ -579,6 +579,34 @@ fn log_vdevs_are_removed() {
     assert!(label, "the labels of what was removed are void");
 }
 
+/// Goal: a log with records that no txg has synced goes on when its dataset is opened again.
+#[test]
+fn a_log_that_is_not_gone_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let spa = new_pool(VdevShape::Single, &images(dir.path(), 1, 96 << 20));
+    let live = spa.writer().unwrap();
+    let owned = own(live, "tank");
+    let log = live.logs().open(&owned);
+    let commit = |log: &LogHandle, n| {
+        let object = log_file(live, &owned, log, n, b"logged");
+        log.commit(Some(object), &Files(&owned)).unwrap();
+    };
+    // A chain has its first block.
+    commit(&log, 0);
+    // Its txg can't sync.
+    let hold = live.tx(0).unwrap();
+    commit(&log, 1);
+    drop(log);
+    let log = live.logs().open(&owned);
+    assert_eq!(log.stats().commit_count, 2);
+    commit(&log, 2);
+    assert_eq!(log.stats().commit_count, 3);
+    drop((hold, log));
+    live.sync_all().unwrap();
+    assert!(!live.logs().is_open(&owned));
+    judge(crash(live, dir.path()).path(), "tank");
+}
+
 /// Goal: a dataset that was only read is not written when its log is closed. A log of which all is
 /// on disk goes at once too. What it did not log is durable after a commit of the next log.
 #[test]
