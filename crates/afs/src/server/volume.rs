@@ -83,8 +83,9 @@ pub struct Volume {
 struct Gate {
     service: Service,
     open: Option<Arc<Open>>,
-    /// The header of a volume that was made and not opened yet. `zfs` commands on its dataset
-    /// don't change it: it goes with the volume's first use, or when that comes to rest.
+    /// The header of a volume that was made and not opened yet. It goes with the volume's first
+    /// use, or when that comes to rest. The daemon refuses `zfs destroy` and `zfs rollback` of a
+    /// served volume by its name, open or not, so the dataset has this header until then.
     made: Option<Box<Stored>>,
     /// [`Volume::exclusively`] has the files.
     taken: bool,
