@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
 
 use dmu::Objset;
-use ondisk::replay::{Free, FreeObjects, OBJECT_SPILL, Record};
+use ondisk::replay::{Begin, Free, FreeObjects, OBJECT_SPILL, Object, Record};
 use ondisk::{BlkId, ByteOrder, ObjNum};
 use poolhouse::stream::{Reader as Packets, ReceiveError, ReceiveOptions, Receiving, Touch, Writer as Sink};
 use proptest::prelude::*;
@@ -301,4 +301,101 @@ fn each_record() {
     let receiving = world.receive(&whole).unwrap();
     let differ = check(&old, receiving.objset().unwrap(), receiving.touched().unwrap());
     assert!(differ > 16, "{differ}");
+}
+
+/// Goal: the tree of dnodes of an AFS volume grows by object numbers of a stream to no more than
+/// numbers can have, and its blocks are those of the objects. Larger numbers are refused by name.
+/// What reads all objects ends, whatever lies between them.
+#[test]
+fn huge_numbers_of_objects() {
+    let world = world();
+    let pool = world.pool();
+    let Some((Record::Object(model), bonus)) =
+        world.records.iter().find(|(record, _)| matches!(record, Record::Object(r) if r.bonus_len > 0))
+    else {
+        panic!("there is an object")
+    };
+    let Record::Begin(begin) = world.begin else { panic!() };
+    // A full stream, into a volume with the tree of dnodes of those that are made.
+    let receive = |numbers: &[u64]| {
+        let mut bytes = Vec::new();
+        let mut sink = Sink::new(&mut bytes, ByteOrder::Little);
+        sink.begin(&Begin { from_guid: 0, ..begin }, &world.list).unwrap();
+        for number in numbers {
+            let record = Record::Object(Object { object: *number, ..*model });
+            sink.write(&record, bonus).unwrap();
+        }
+        sink.end(begin.to_guid).unwrap();
+        let name = "cell/huge@b".to_owned();
+        let options = ReceiveOptions { name, dnodes: Some(zpl::AFS_DNODES), ..ReceiveOptions::default() };
+        Receiving::new(pool.spa(), &bytes[..], &options)
+    };
+    // Four levels hold some 2^33 objects, five 2^42, and six all.
+    let most = (1 << 48) - 1;
+    for (numbers, levels) in [
+        (vec![1, 2], 4),
+        (vec![1, (1 << 32) - 1], 4),
+        (vec![1, 1 << 40], 5),
+        (vec![1, 1 << 33, 1 << 40, most], 6),
+        (vec![most, 1], 6),
+        ((0..48).map(|shift| 1 << shift).collect(), 6),
+    ] {
+        let receiving = receive(&numbers).unwrap();
+        let os = receiving.objset().unwrap();
+        let sorted: BTreeSet<u64> = numbers.iter().copied().collect();
+        assert!(os.objects(ObjNum(1)).map(|dnode| dnode.unwrap().object().0).eq(sorted));
+        pool.sync().unwrap();
+        let phys = os.phys();
+        assert_eq!(phys.meta_dnode.nlevels, levels, "{numbers:?}");
+        // Each object has a block of dnodes and its path at most.
+        let (used, blocks) = (phys.meta_dnode.used_bytes, numbers.len() as u64 * u64::from(levels));
+        assert!((1..=blocks * (64 << 10)).contains(&used), "{numbers:?}: {used} bytes");
+    }
+    for number in [0, 1 << 48, (1 << 48) + 1, 1 << 62, u64::MAX] {
+        let refused = receive(&[1, number]);
+        let Err(ReceiveError::Record { why, .. }) = refused else { panic!("{number}") };
+        assert_eq!(why, "it has an impossible object number");
+    }
+}
+
+/// Goal: a stream of a volume is refused that has an object of a huge number beside the volume's
+/// own, whether an object can have the number or not. The site's volume stays. Without that object,
+/// the stream is taken.
+#[test]
+fn a_volume_with_a_huge_number() {
+    let cell = Cell::new(3);
+    cell.release(0).unwrap();
+    let (header, stream) = cell.stream();
+    let (head, stream) = stream.split_at(header as usize);
+    let mut packets = Packets::new(stream);
+    let (mut records, mut last) = (Records::new(), None);
+    while let Some(packet) = packets.next_packet().unwrap() {
+        let pair = (packet.record, packet.payload.to_vec());
+        if matches!(pair.0, Record::Object(_)) {
+            last = Some(pair.clone());
+        }
+        records.push(pair);
+    }
+    let (Record::Begin(begin), list) = records.remove(0) else { panic!() };
+    records.pop();
+    let Some((Record::Object(model), bonus)) = last else { panic!("there is an object") };
+    let operator = cell.there.operator();
+    for number in [Some((1 << 48) - 1), Some(1 << 40), Some(1 << 48), Some(u64::MAX), None] {
+        let mut bytes = head.to_vec();
+        let mut sink = Sink::new(&mut bytes, ByteOrder::Little);
+        sink.begin(&begin, &list).unwrap();
+        records.iter().for_each(|(record, payload)| sink.write(record, payload).unwrap());
+        if let Some(object) = number {
+            sink.write(&Record::Object(Object { object, ..model }), &bonus).unwrap();
+        }
+        sink.end(begin.to_guid).unwrap();
+        let transaction = operator.begin(CLONE, attach::OFFLINE).unwrap();
+        let version = BLOCKS_VERSION;
+        let call = Call::RestoreBlocks { transaction, version, cookie: cookie(), base: 0, header };
+        let expected = number.map(|_| volser::VOLSERREAD_DUMPERROR);
+        assert_eq!(operator.raw(&call, &bytes).err(), expected, "{number:?}");
+        operator.complete(transaction);
+        cell.settle();
+        cell.check_equal();
+    }
 }
