@@ -352,7 +352,9 @@ class Soak:
                 of = listed.removesuffix(".backup").removesuffix(".readonly")
                 if number and (number in numbers or of == name or kind == "??") and (host, kind) not in but:
                     log(f"left over on host {host}: {listed} {number} {kind}")
-                    self.cell.must("zap", address(host), "a", "-id", number, "-force")
+                    # OpenAFS's server takes the files of a replica with those of its volume, by force.
+                    force = [] if (host, "RO") in but else ["-force"]
+                    self.cell.must("zap", address(host), "a", "-id", number, *force)
 
     def complete(self, step):
         """Ends a step that was broken off, with the documented commands."""
