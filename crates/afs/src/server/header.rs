@@ -17,7 +17,7 @@
 use ondisk::Txg;
 use zpl::FileSystem;
 
-use super::{Error, Result};
+use super::{Error, Result, now};
 use crate::dump::{Event, Header, Reader, Span, VolumeHeader, Writer};
 use crate::types::{Date, VolumeId};
 use crate::volume::Counts;
@@ -163,6 +163,19 @@ impl Stored {
         self.version_base = self.version_base.wrapping_add(step);
         self.crashes = crashes;
         more.is_none()
+    }
+
+    /// A header as it is on disk, of a volume whose files are not open.
+    ///
+    /// If it may lack changes, a server crashed, and it may also lack the time of the last change.
+    /// Then the volume counts as changed now: a program that believed the older time would not
+    /// release the last changes.
+    #[must_use]
+    pub fn of_disk(mut self) -> Self {
+        if self.is_counting {
+            self.header.update_date = self.header.update_date.max(now());
+        }
+        self
     }
 
     /// Counts space in KiB.

@@ -156,7 +156,7 @@ impl Listed {
     pub fn peek(&self) -> Result<Stored> {
         match self {
             Self::Used(volume) => volume.peek(),
-            Self::Resting { partition, found, .. } => partition.stored(*found),
+            Self::Resting { partition, found, .. } => partition.stored(*found).map(Stored::of_disk),
         }
     }
 

@@ -369,7 +369,10 @@ impl Volume {
         }
         let open = gate.open.clone();
         drop(gate);
-        open.map_or_else(|| self.partition.stored(self.found()), |open| Ok(open.stored()))
+        open.map_or_else(
+            || self.partition.stored(self.found()).map(Stored::of_disk),
+            |open| Ok(open.stored()),
+        )
     }
 
     /// [`Self::peek`], unless a call has the volume so that this would wait for it.
@@ -441,6 +444,7 @@ impl Volume {
                 "a server crashed while it changed the volume: counted anew"
             );
             stored.set_counts(counts);
+            stored = stored.of_disk();
             dirty = true;
         }
         if !self.is_clone() && stored.note_crashes(crashes) {

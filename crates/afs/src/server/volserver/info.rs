@@ -119,7 +119,8 @@ impl VolumeServer {
         if self.core.transactions.has(id) {
             return Some(VolumeInfo { id, status: code::VBUSY, ..VolumeInfo::default() });
         }
-        match all.and_then(|all| all.header(volume)).map_or_else(|| volume.peek(), Ok) {
+        let of_disk = all.and_then(|all| all.header(volume)).map(Stored::of_disk);
+        match of_disk.map_or_else(|| volume.peek(), Ok) {
             Ok(stored) => {
                 let online = matches!(volume.service_as(&stored), State::Online | State::Busy);
                 (!several || !stored.destroy_me).then(|| info(id, &stored, online))

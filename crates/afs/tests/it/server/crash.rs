@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use afs::calls::volserver::{Call, attach, volume_flag};
 use afs::errors::{errno, volume as code};
-use afs::types::{RestoreCookie, VolumeId};
+use afs::types::{Date, RestoreCookie, VolumeId, VolumeInfo};
 use afs::wire::{Chars, Flag};
 use ondisk::Txg;
 
@@ -338,6 +338,34 @@ fn counts_after_a_crash() {
     assert_eq!(counts(&rig), seen);
     client.remove(root(VOLUME), "f0").unwrap();
     assert_eq!(counts(&rig), (seen.0 - 1, seen.1 - 5));
+}
+
+/// Goal: after a crash, a volume that was being changed has no older date than its last change.
+/// That holds also before it is opened. Otherwise 'vos release' would take older replicas for
+/// current.
+#[test]
+fn date_of_the_last_change() {
+    let mut rig = Rig::new();
+    rig.volume(VOLUME, "v");
+    let image = rig.dir.path().join("d0");
+    let (long_ago, operator) = (Date(1_000_000_000), rig.operator());
+    let transaction = operator.begin(VOLUME, attach::OFFLINE).unwrap();
+    let info = VolumeInfo { update_date: long_ago, ..operator.listed(VOLUME).unwrap() };
+    operator.call(Call::SetInfo { transaction, info }).unwrap();
+    operator.end(transaction).unwrap();
+    drop(operator);
+    rig.stop();
+    rig.open(image.clone());
+    rig.start();
+    assert_eq!(rig.operator().listed(VOLUME).unwrap().update_date, long_ago, "a clean stop changes nothing");
+    let operator = rig.operator();
+    let file = rig.client(None).create(root(VOLUME), "f").unwrap();
+    let changed = operator.listed(VOLUME).unwrap().update_date;
+    assert!(changed > long_ago);
+    crash(&mut rig, image, operator);
+    assert!(rig.operator().listed(VOLUME).unwrap().update_date >= changed);
+    rig.client(None).status(file.fid).unwrap();
+    assert!(rig.operator().listed(VOLUME).unwrap().update_date >= changed);
 }
 
 /// Goal: only a mark of a volume's own makes it one that a crash left half-made: one that is
