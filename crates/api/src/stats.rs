@@ -16,13 +16,36 @@ pub struct Tunable {
     /// The words for its values from 0 on, if it is shown and set as words.
     #[serde(default)]
     pub words: Vec<String>,
+    /// It steers nothing here: it is kept for scripts that set it.
+    #[serde(default)]
+    pub no_effect: bool,
+    /// It can't be set.
+    #[serde(default)]
+    pub read_only: bool,
+    /// Its values have a sign: they are numbers of 64 bits in two's complement.
+    #[serde(default)]
+    pub signed: bool,
 }
 
 impl Tunable {
     /// How `value` is shown: as its word, if it has words.
     pub fn told(&self, value: u64) -> String {
+        if self.signed {
+            return value.cast_signed().to_string();
+        }
         let word = usize::try_from(value).ok().and_then(|at| self.words.get(at));
         word.cloned().unwrap_or_else(|| value.to_string())
+    }
+
+    /// The value of a text, whose digits `number` reads. `None` if this tunable has no such value.
+    pub fn value_of(&self, text: &str, number: impl Fn(&str) -> Option<u64>) -> Option<u64> {
+        match text.strip_prefix('-') {
+            _ if !self.words.is_empty() => self.word(text),
+            Some(digits) if self.signed && !digits.starts_with(['+', '-']) => {
+                Some(0i64.checked_sub_unsigned(number(digits)?)?.cast_unsigned())
+            }
+            _ => number(text),
+        }
     }
 
     /// The value of a word; `None` if there is no such word.

@@ -263,11 +263,13 @@ impl Told {
             }
             Section::L2Arc => rows("arcstats", rows::L2ARC),
             Section::Spl => {
-                let all = self.spl.iter().map(|p| (&p.name, p.value.clone(), &p.what));
+                let all = self.spl.iter().map(|p| (&p.name, p.value.clone(), p.what.clone()));
                 Ok(parameters("Solaris Porting Layer (SPL):", all, asked))
             }
             Section::Tunables => {
-                let all = self.tunables.iter().map(|t| (&t.name, t.told(t.value), &t.what));
+                let mark = |t: &Tunable| if t.no_effect { " (no effect here)" } else { "" };
+                let what = |t: &Tunable| format!("{}{}", t.what, mark(t));
+                let all = self.tunables.iter().map(|t| (&t.name, t.told(t.value), what(t)));
                 Ok(parameters("Tunables:", all, asked))
             }
         }
@@ -349,7 +351,7 @@ fn plain(name: &str, value: &str, asked: &Asked) -> String {
 /// Parameters by name, with their descriptions if these are requested.
 fn parameters<'a>(
     title: &str,
-    all: impl Iterator<Item = (&'a String, String, &'a String)>,
+    all: impl Iterator<Item = (&'a String, String, String)>,
     asked: &Asked,
 ) -> String {
     let mut all: Vec<_> = all.collect();

@@ -82,7 +82,7 @@ type Said = Result<(), String>;
 
 fn why(what: &str, error: &api::Error) -> String {
     let reason = match &error.reason {
-        Reason::BadProperty { .. } => "there is no such tunable, or it would do nothing here".to_owned(),
+        Reason::BadProperty { .. } => "there is no such tunable".to_owned(),
         reason => words::reason(reason, &Clock::system()),
     };
     format!("{what}: {reason}")
@@ -91,7 +91,7 @@ fn why(what: &str, error: &api::Error) -> String {
 fn tunables(out: &mut Out, service: &dyn Requests, names: &[String]) -> Said {
     let all = service.tunables().map_err(|e| why("cannot get tunables", &e))?;
     if let Some(name) = names.iter().find(|name| !all.iter().any(|t| t.name == **name)) {
-        return Err(format!("cannot get '{name}': there is no such tunable, or it would do nothing here"));
+        return Err(format!("cannot get '{name}': there is no such tunable"));
     }
     let wide = |of: fn(&api::Tunable) -> usize| all.iter().map(of).max().unwrap_or_default();
     let (name, value) = (wide(|t| t.name.len()), wide(|t| t.told(t.value).len()));
@@ -99,7 +99,8 @@ fn tunables(out: &mut Out, service: &dyn Requests, names: &[String]) -> Said {
         match names.is_empty() {
             true => {
                 let (now, default) = (t.told(t.value), t.told(t.default));
-                writeln!(out, "{:<name$}  {now:>value$}  {} (default {default})", t.name, t.what)
+                let mark = if t.no_effect { "no effect here; " } else { "" };
+                writeln!(out, "{:<name$}  {now:>value$}  {} ({mark}default {default})", t.name, t.what)
             }
             false => writeln!(out, "{}", t.told(t.value)),
         }
@@ -135,7 +136,12 @@ fn set(service: &dyn Requests, pairs: &[String]) -> Said {
             Some(t) => t.word(value).ok_or_else(|| {
                 format!("cannot set '{name}': '{value}' is not one of '{}'", t.words.join(" | "))
             })?,
-            None => value.parse::<u64>().map_err(|_| not_a_pair())?,
+            None => {
+                let number = |text: &str| text.parse().ok();
+                let known = all.iter().find(|t| t.name == name);
+                let value = known.map_or_else(|| number(value), |t| t.value_of(value, number));
+                value.ok_or_else(not_a_pair)?
+            }
         };
         service.set_tunable(name, &value).map_err(|e| why(&format!("cannot set '{name}'"), &e))?;
     }

@@ -113,11 +113,6 @@ impl Tunable {
         Self { parameter, words, default, value: AtomicU64::new(default) }
     }
 
-    /// One that is accepted and has no effect: scripts set it before they do something else.
-    pub const fn without_effect(name: &'static str, default: u64, text: &'static str) -> Self {
-        Self::new(name, default, 0..=u64::MAX, Unit::Count, text)
-    }
-
     /// Its declaration.
     pub const fn parameter(&self) -> &Parameter {
         &self.parameter

@@ -179,7 +179,7 @@ fn beside(pid: Option<rustix::process::Pid>) -> String {
 fn tunable_reason(reason: &Reason) -> &str {
     match reason {
         Reason::BadValue { what } => what,
-        _ => "there is no such tunable, or it would do nothing here",
+        _ => "there is no such tunable",
     }
 }
 

@@ -25,6 +25,9 @@ fn told() -> Told {
                 default: 0,
                 what: format!("what {name} is"),
                 words: Vec::new(),
+                no_effect: name.starts_with("l2arc"),
+                read_only: false,
+                signed: false,
             })
             .into(),
         spl: spl
@@ -69,7 +72,7 @@ fn sections() {
         assert!(matches!(no(&format!("-p {page}")), Some(Stop::NoSuch(why)) if why.ends_with(&said)));
     }
     let described = told.report(&asked("-ads tunables"));
-    let want = "Tunables:\n        # what l2arc_noprefetch is\n        l2arc_noprefetch=1\n        \
+    let want = "Tunables:\n        # what l2arc_noprefetch is (no effect here)\n        l2arc_noprefetch=1\n        \
                 # what zfs_txg_timeout is\n        zfs_txg_timeout=5\n\n";
     assert_eq!(described.as_deref(), Ok(want));
     let words = |words: &[&str]| parse(&words.iter().map(|w| (*w).to_owned()).collect::<Vec<_>>());

@@ -84,9 +84,10 @@ fn counted_and_set() {
 /// The descriptions are in one column, whatever the length of names and numbers.
 fn descriptions_in_one_column(table: &str) {
     let meaning = |line: &str| {
-        let mut words = line.split_whitespace();
-        let (name, value) = (words.next().expect("a name"), words.next().expect("a value"));
-        let at = name.len() + line[name.len()..].find(value).expect("it is there") + value.len();
+        let name = line.split(' ').next().expect("a name").len();
+        let value = name + line[name..].find(|c| c != ' ').expect("a value");
+        // A value may be several words.
+        let at = value + line[value..].find("  ").expect("a description");
         (at, line[at..].starts_with("  ") && !line[at..].starts_with("   "))
     };
     let columns: std::collections::BTreeSet<_> = table.lines().map(meaning).collect();
@@ -113,11 +114,35 @@ fn tunables_are_set(s: &Stand) {
     fs::write(&file, "9\n").expect("it can be set");
     assert_eq!(s.good("get tunable zfs_txg_timeout"), "9\n");
     assert!(fs::write(&file, "0").is_err());
+    parameters_without_effect(s);
     for bad in
         ["set tunable zfs_txg_timeout=0", "set tunable zfs_nonsense=1", "set tunable x", "get kstat none"]
     {
         assert_eq!(s.daemon.ran(bad).status.code(), Some(1), "{bad}");
     }
+}
+
+/// Scripts set parameters that steer nothing, and read their values back.
+fn parameters_without_effect(s: &Stand) {
+    let table = s.good("get tunable");
+    let row = table.lines().find(|line| line.starts_with("zfs_flags ")).expect("it is listed");
+    assert!(row.ends_with(" (no effect here; default 0)"), "{row}");
+    let file = |name: &str| s.at("tree").join(PARAMETERS).join(name);
+    fs::write(file("zfs_flags"), "0x10\n").expect("it can be set");
+    assert_eq!(s.good("get tunable zfs_flags"), "16\n");
+    s.good("set tunable zfs_flags=0 zfs_active_allocator=cursor");
+    fs::write(file("zfs_livelist_min_percent_shared"), "-1\n").expect("it has a sign");
+    assert_eq!(s.good("get tunable zfs_livelist_min_percent_shared"), "-1\n");
+    s.good("set tunable zfs_livelist_min_percent_shared=-2 zfs_livelist_min_percent_shared=75");
+    assert_eq!(s.daemon.ran("set tunable zfs_multihost_interval=-1").status.code(), Some(1));
+    assert_eq!(s.read(&format!("{PARAMETERS}/zfs_active_allocator")), "cursor\n");
+    s.good("set tunable zfs_active_allocator=dynamic");
+    let refused = fs::write(file("zfs_flags"), "0x100000000\n").expect_err("it has 32 bits");
+    assert_eq!(refused.kind(), std::io::ErrorKind::InvalidInput);
+    let refused = fs::write(file("zvol_major"), "7\n").expect_err("it can only be read");
+    assert_eq!(refused.kind(), std::io::ErrorKind::PermissionDenied);
+    assert_eq!(s.read(&format!("{PARAMETERS}/zvol_major")), "230\n");
+    assert!(said(&s.daemon.ran("set tunable zvol_major=7")).contains("only when its module is loaded"));
 }
 
 /// The settings of `tunables_are_set` reached the pool, and the counters follow later ones at once.

@@ -110,6 +110,7 @@ impl<S: Counters> StatTree<S> {
         let (mode, nlink, size) = match thing {
             Thing::Folder => (0o040_555, 2, 2),
             Thing::Kstat(_) | Thing::Fact(_) | Thing::Spl(_) => (0o100_444, 1, SIZE),
+            Thing::Parameter(tunable) if tunable.read_only => (0o100_444, 1, SIZE),
             Thing::Parameter(_) => (0o100_644, 1, SIZE),
         };
         let parent = path.rsplit_once('/').map_or("", |(above, _)| above);
@@ -260,8 +261,12 @@ impl<S: Counters + Send + Sync> FileTree for StatTree<S> {
 
     fn write(&self, node: Node, _: u64, data: &[u8], _: bool) -> Result<(), Errno> {
         let Thing::Parameter(tunable) = self.find(node)?.1 else { return Err(Errno::ACCESS) };
+        // Root may open the file in spite of its mode.
+        if tunable.read_only {
+            return Err(Errno::ACCESS);
+        }
         let text = std::str::from_utf8(data).map_err(|_| Errno::INVAL)?.trim();
-        let value = if tunable.words.is_empty() { number(text) } else { tunable.word(text) };
+        let value = tunable.value_of(text, number);
         let set = self.service.set_tunable(&of_the_tree(), &tunable.name, &value.ok_or(Errno::INVAL)?);
         set.map_err(|_| Errno::INVAL)
     }

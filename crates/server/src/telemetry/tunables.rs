@@ -9,9 +9,7 @@
 //! Values end with the daemon, as those of module parameters end with the module. 0 restores the
 //! default where OpenZFS's default is 0.
 //!
-//! # Absent
-//! Parameters without an effect are not listed, so that an administrator does not rely on one. A
-//! few that scripts set as a preparation are accepted. Their text says that they have no effect.
+//! OpenZFS's other parameters are listed too, marked as without effect: [`no_effect`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,6 +29,8 @@ use crate::mounts::threads::MOUNT_TP_NTHR;
 use crate::pools::imported::Imported;
 use api::{self, Caller, Error, Reason};
 
+mod no_effect;
+
 /// Parameters that are passed to pools and the cache.
 const GIVEN: [&Parameter; 11] = [
     &ARC_MAX,
@@ -46,20 +46,9 @@ const GIVEN: [&Parameter; 11] = [
     &TXG_TIMEOUT,
 ];
 
-/// Parameters without an effect that scripts set before they do something else.
-static WITHOUT_EFFECT: [Tunable; 7] = [
-    Tunable::without_effect("metaslab_debug_load", 0, "no effect: metaslabs are loaded when they are needed"),
-    Tunable::without_effect("zfs_keep_log_spacemaps_at_export", 0, "no effect: an export decides by itself"),
-    Tunable::without_effect("zfs_livelist_max_entries", 500_000, "no effect: clones get no livelists"),
-    Tunable::without_effect("zfs_livelist_min_percent_shared", 75, "no effect: clones get no livelists"),
-    Tunable::without_effect("send_holes_without_birth_time", 1, "no effect: births of holes are trusted"),
-    Tunable::without_effect("zfs_scan_legacy", 0, "no effect: scans have one algorithm"),
-    Tunable::without_effect("zfs_zevent_retain_max", 2000, "no effect: repeated events are all reported"),
-];
-
-/// All statics, in no particular order.
+/// All statics that steer something, in no particular order.
 fn statics() -> impl Iterator<Item = &'static Tunable> {
-    poolhouse::tunables::all().chain([&MOUNT_TP_NTHR, &AFS_SEND_BLOCKS]).chain(&WITHOUT_EFFECT)
+    poolhouse::tunables::all().chain([&MOUNT_TP_NTHR, &AFS_SEND_BLOCKS])
 }
 
 fn refused(name: &str, error: &OutOfRange) -> Error {
@@ -119,13 +108,23 @@ impl Tunables {
             default,
             what: parameter.text.to_owned(),
             words: words.iter().map(|&word| word.to_owned()).collect(),
+            no_effect: false,
+            read_only: false,
+            signed: false,
         };
         let given = GIVEN.iter().map(|parameter| {
             let default = default(parameter.name);
             row(parameter, set.get(parameter.name).copied().unwrap_or(default), default, &[])
         });
-        let statics = statics().map(|one| row(one.parameter(), one.get(), one.default(), one.words()));
-        let mut all: Vec<_> = given.chain(statics).collect();
+        let of_static = |one: &Tunable| row(one.parameter(), one.get(), one.default(), one.words());
+        let statics = statics().map(of_static);
+        let no_effect = no_effect::all().map(|one| api::Tunable {
+            no_effect: true,
+            read_only: one.read_only,
+            signed: one.kind == no_effect::Kind::Int,
+            ..of_static(&one.tunable)
+        });
+        let mut all: Vec<_> = given.chain(statics).chain(no_effect).collect();
         all.sort_by(|a, b| a.name.cmp(&b.name));
         all
     }
@@ -135,7 +134,7 @@ impl Tunables {
     /// # Errors
     /// * [`Reason::Permission`]: the caller does not own the daemon.
     /// * [`Reason::BadProperty`]: there is no such tunable.
-    /// * [`Reason::BadValue`]: the value is out of range.
+    /// * [`Reason::BadValue`]: the value is out of range, or the tunable can only be read.
     pub(crate) fn set(
         &self,
         caller: &Caller,
@@ -150,6 +149,9 @@ impl Tunables {
                 self.tell(&[]);
             }
             return Ok(());
+        }
+        if let Some(one) = no_effect::all().find(|one| one.tunable.parameter().name == name) {
+            return one.keep(value).map_err(|what| Error::new(name, Reason::BadValue { what }));
         }
         let unknown = || Error::new(name, Reason::BadProperty { property: name.to_owned() });
         let parameter = GIVEN.iter().find(|parameter| parameter.name == name).ok_or_else(unknown)?;

@@ -124,12 +124,12 @@ fn every_declaration_is_listed() {
     }
 }
 
-/// Goal: docs/reference/tunables.md has each number that can be set.
+/// Goal: docs/reference/tunables.md has each number that steers something.
 #[test]
 fn the_reference_has_each_tunable() {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/tunables.md");
     let text = std::fs::read_to_string(page).unwrap();
-    for tunable in Tunables::default().list() {
+    for tunable in Tunables::default().list().iter().filter(|tunable| !tunable.no_effect) {
         assert!(text.contains(&format!("`{}`", tunable.name)), "{}", tunable.name);
     }
 }
