@@ -108,6 +108,6 @@ pub use service::{
 pub use stats::{Kstat, KstatValue, SplParameter, Tunable};
 pub use streams::{ReceiveRequest, RedactRequest, SendRequest};
 pub use top::{
-    TOP_MAX, Top, TopAttach, TopCall, TopClient, TopLock, TopPromise, TopQuery, TopTimes, TopView, TopVolume,
-    process_id,
+    TOP_MAX, Top, TopAttach, TopCall, TopClass, TopClient, TopDataset, TopLock, TopOp, TopPool, TopPromise,
+    TopQuery, TopTimes, TopView, TopVolume, process_id,
 };

@@ -6,8 +6,9 @@
 //!
 //! Lists are bounded. What is not in one is in a sum beside it, so a reader knows all totals.
 //!
-//! Counters of a volume or client begin anew when it was gone in between. Then they have another
-//! `number`. A number that is not below [`Top::next`] of an earlier reading began after that.
+//! Counters of a dataset, volume or client begin anew when it was gone in between. Then they have
+//! another `number`. A number that is not below [`Top::next`] of an earlier reading began after
+//! that.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::OnceLock;
@@ -27,8 +28,12 @@ pub fn process_id() -> u64 {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TopView {
-    /// Calls of the AFS server, by name.
+    /// Operations by datasets.
     #[default]
+    Datasets,
+    /// Operations by kind.
+    Ops,
+    /// Calls of the AFS server, by name.
     Calls,
     /// Clients of the AFS file server.
     Clients,
@@ -74,8 +79,10 @@ pub struct Top {
     pub process: u64,
     /// Whether the daemon has an AFS server.
     pub afs: bool,
-    /// The number of the next volume or client that comes into use.
+    /// The number of the next dataset, volume or client that comes into use.
     pub next: u64,
+    /// [`TopView::Datasets`] and [`TopView::Ops`].
+    pub pools: Vec<TopPool>,
     /// [`TopView::Calls`].
     pub calls: Vec<TopCall>,
     /// [`TopView::Clients`].
@@ -94,6 +101,66 @@ pub struct Top {
     pub promises: Vec<TopPromise>,
     /// How many promises are not in the list.
     pub other_promises: u64,
+}
+
+/// Operations that front ends do on datasets of a pool.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TopPool {
+    /// The number of its counters, another one for each import.
+    pub number: u64,
+    /// Its name.
+    pub name: String,
+    /// [`TopView::Datasets`].
+    pub datasets: Vec<TopDataset>,
+    /// The operations on datasets that are not in the list.
+    pub other_datasets: Vec<TopClass>,
+    /// [`TopView::Ops`].
+    pub ops: Vec<TopOp>,
+}
+
+/// A dataset.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TopDataset {
+    /// The number of its counters.
+    pub number: u64,
+    /// Its name, as of its last use.
+    pub name: String,
+    /// The operations, those that there were.
+    pub classes: Vec<TopClass>,
+}
+
+/// Operations of one class.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TopClass {
+    /// `read`, `write`, `sync`, `lookup`, `names`, `attributes` or `other`.
+    pub class: String,
+    /// How long they took, failed ones included.
+    pub times: TopTimes,
+    /// Bytes of data that they read or wrote.
+    pub bytes: u64,
+    /// How many failed.
+    pub errors: u64,
+}
+
+/// Operations of one kind, through one front end.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TopOp {
+    /// `fuse`, `nbd` or `block`.
+    pub frontend: String,
+    /// The name of the system call or command.
+    pub op: String,
+    /// How long they took, failed ones included.
+    pub times: TopTimes,
+    /// Bytes of data that they read or wrote.
+    pub bytes: u64,
+    /// How often they failed, by the name of the errno, or its number.
+    pub errors: Vec<(String, u64)>,
+    /// How often they failed with further errors.
+    pub other_errors: u64,
 }
 
 /// A call of the AFS server.

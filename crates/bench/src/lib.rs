@@ -21,6 +21,7 @@ pub mod making;
 pub mod measure;
 pub mod mounts;
 pub mod null;
+pub mod observe;
 pub mod peers;
 pub mod plan;
 pub mod streams;

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `poolhouse-bench [--rounds N] [--work NAME]... DIR...` | measures workloads, prints JSON |
 //! | `poolhouse-bench peers [OPTION]... [GROUP]...` | measures the engine beside a peer |
+//! | `poolhouse-bench observe [GROUPS]` | measures what it costs to count operations |
 //! | `poolhouse-bench --help` | lists all options, workloads and their settings |
 //! | `poolhouse-bench null DIR` | mounts a file system that does nothing |
 //!
@@ -35,7 +36,7 @@ use bench::peers::{Places, Run, Scale, Workload};
 use bench::plan::Plan;
 use bench::streams::Part;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The same allocator as that of the measured program.
 #[global_allocator]
@@ -53,11 +54,16 @@ fn main() -> Result<()> {
         println!("{}", help::work(&name)?.run(&PathBuf::from(dir), threads)?);
         return Ok(());
     }
+    let from_env = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+    let scratch = from_env("BENCH_SCRATCH").unwrap_or_else(std::env::temp_dir);
     if args.next_if(|a| a == "streams").is_some() {
         return streams(args);
     }
     if args.next_if(|a| a == "drive").is_some() {
         return drive(args);
+    }
+    if args.next_if(|a| a == "observe").is_some() {
+        return observe(args, &scratch);
     }
     if args.next_if(|a| a == "peers").is_some() {
         let words = args.map(|a| a.into_string().map_err(|a| anyhow::anyhow!("{} is no text", a.display())));
@@ -66,6 +72,13 @@ fn main() -> Result<()> {
     if args.next_if(|a| a == "null").is_some() {
         return bench::null::serve(&PathBuf::from(args.next().context("usage: null DIR")?));
     }
+    let plan = plan(args, scratch, threads)?;
+    println!("{}", serde_json::to_string_pretty(&plan.run()?)?);
+    Ok(())
+}
+
+/// The workloads that the arguments name, or all.
+fn plan(mut args: impl Iterator<Item = OsString>, scratch: PathBuf, threads: usize) -> Result<Plan> {
     let from_env = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
     let mut plan = Plan {
         pools: Vec::new(),
@@ -73,7 +86,7 @@ fn main() -> Result<()> {
         makings: Vec::new(),
         groups: Vec::new(),
         streams: Vec::new(),
-        scratch: from_env("BENCH_SCRATCH").unwrap_or_else(std::env::temp_dir),
+        scratch,
         rounds: 5,
         threads,
         tools: from_env("BENCH_TOOLS"),
@@ -105,7 +118,15 @@ fn main() -> Result<()> {
         plan.groups = Group::ALL.to_vec();
         (plan.makings, plan.works) = Work::ALL.iter().partition(|work| work.makes);
     }
-    println!("{}", serde_json::to_string_pretty(&plan.run()?)?);
+    Ok(plan)
+}
+
+/// Measures what it costs to count operations.
+fn observe(mut args: impl Iterator<Item = OsString>, scratch: &Path) -> Result<()> {
+    let groups = args.next().unwrap_or_else(|| "40".into());
+    let groups = groups.to_str().and_then(|groups| groups.parse().ok()).filter(|n| (1..=1000).contains(n));
+    let groups = groups.context("usage: observe [GROUPS], 1 to 1000")?;
+    println!("{}", serde_json::to_string_pretty(&bench::observe::run(scratch, groups)?)?);
     Ok(())
 }
 

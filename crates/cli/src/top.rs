@@ -1,4 +1,4 @@
-//! `poolhouse top`: what the daemon does, by calls, clients, volumes and so on.
+//! `poolhouse top`: what the daemon does, by datasets, operations, clients and so on.
 //!
 //! # Theory
 //! The daemon has numbers that only grow. This command reads them once, and shows the totals. Or it
@@ -14,7 +14,9 @@
 mod attach;
 mod calls;
 mod clients;
+mod datasets;
 mod locks;
+mod ops;
 mod promises;
 mod table;
 mod volumes;
@@ -29,16 +31,18 @@ use crate::terminal::Keys;
 use table::{Span, Table};
 
 /// The command with its options, for the manual.
-pub const SYNOPSIS: &str = "poolhouse top [-v VIEW] [-j|-p] [--limit N] [--call NAME] [--client ADDRESS] [--volume ID] [INTERVAL [COUNT]]";
+pub const SYNOPSIS: &str = "poolhouse top [-v VIEW] [-j|-p] [--limit N] [--op NAME] [--call NAME] [--client ADDRESS] [--volume ID] [INTERVAL [COUNT]]";
 
 const USAGE: &str = "\
-usage: poolhouse top [-v VIEW] [-j|-p] [--limit N] [--call NAME] [--client ADDRESS] [--volume ID]
-                     [INTERVAL [COUNT]]
+usage: poolhouse top [-v VIEW] [-j|-p] [--limit N] [--op NAME] [--call NAME] [--client ADDRESS]
+                     [--volume ID] [INTERVAL [COUNT]]
 
-Shows what the daemon does. Without INTERVAL: once, since the server started. With it: what was added
-in each interval of INTERVAL seconds, COUNT times or without end. On a terminal, q or Ctrl-C ends it.
+Shows what the daemon does. Without INTERVAL: once, since the start. With it: what was added in each
+interval of INTERVAL seconds, COUNT times or without end. On a terminal, q or Ctrl-C ends it.
 
-    -v, --view VIEW   calls: calls of the AFS server by name, and how long they took (the default)
+    -v, --view VIEW   datasets: what users do with each file system and volume (the default)
+                      ops: operations by kind, and how long they took
+                      calls: calls of the AFS server by name, and how long they took
                       clients: what each client of the file server does
                       volumes: what clients do with each volume
                       attach: how often volumes come into use
@@ -48,25 +52,29 @@ in each interval of INTERVAL seconds, COUNT times or without end. On a terminal,
     -p, --parsable    one header, tabs between columns, the time first, and exact numbers
     -j, --json        one JSON document for each interval, with exact numbers
     --limit N         at most N rows; the sums are of all
-    --call NAME       of calls: how the times of this call are distributed
-    --client ADDRESS  of promises: those of this client
-    --volume ID       of promises: those for this volume
+    --op NAME         how the times of this operation are distributed, of the view ops
+    --call NAME       how the times of this call are distributed, of the view calls
+    --client ADDRESS  promises to this client
+    --volume ID       promises for this volume
 
 The columns:
 ";
 
-const LONG: [Long; 7] = [
+const LONG: [Long; 8] = [
     Long { name: "view", val: Opt::Short('v'), arg: true },
     Long { name: "parsable", val: Opt::Short('p'), arg: false },
     Long { name: "json", val: Opt::Short('j'), arg: false },
     Long { name: "limit", val: Opt::Named("limit"), arg: true },
+    Long { name: "op", val: Opt::Named("op"), arg: true },
     Long { name: "call", val: Opt::Named("call"), arg: true },
     Long { name: "client", val: Opt::Named("client"), arg: true },
     Long { name: "volume", val: Opt::Named("volume"), arg: true },
 ];
 
 /// The views by name, with their columns.
-const VIEWS: [(&str, TopView, &[table::Column]); 6] = [
+const VIEWS: [(&str, TopView, &[table::Column]); 8] = [
+    ("datasets", TopView::Datasets, &datasets::COLUMNS),
+    ("ops", TopView::Ops, &ops::COLUMNS),
     ("calls", TopView::Calls, &calls::COLUMNS),
     ("clients", TopView::Clients, &clients::COLUMNS),
     ("volumes", TopView::Volumes, &volumes::COLUMNS),
@@ -92,8 +100,8 @@ struct Asked {
     form: Form,
     /// The most rows.
     limit: usize,
-    /// The call whose times are wanted.
-    call: Option<String>,
+    /// The operation or call whose times are wanted.
+    one: Option<String>,
     /// Seconds between readings. `None`: the totals, once.
     interval: Option<f64>,
     /// How many intervals. `None`: without end.
@@ -127,22 +135,24 @@ fn help(cx: &mut Cx) {
     }
     cx.out.put(
         "\nNumbers are per second in an interval, and totals without one. MB are 1,048,576 bytes, times are\n\
-         milliseconds. With -p, times are nanoseconds, and MB are bytes.\n",
+         milliseconds. With -p, times are nanoseconds, and MB are bytes. Reads that the kernel's page cache\n\
+         answers don't reach the daemon, so they are in no view.\n",
     );
 }
 
 /// Parses the arguments.
 fn read(args: &[String]) -> Result<Asked, Stop> {
     let (query, form, limit) = (TopQuery::default(), Form::Text, TOP_MAX);
-    let mut asked = Asked { query, form, limit, call: None, interval: None, count: None };
+    let mut asked = Asked { query, form, limit, one: None, interval: None, count: None };
+    let (mut view, mut implied) = (None, Vec::new());
     let mut g = Getopt::new(args, "v:pj", &LONG);
     while let Some(found) = g.next() {
         match found {
             Found::Is(Opt::Short('v'), name) => {
                 let names = VIEWS.map(|(name, ..)| name).join(", ");
-                let view = VIEWS.iter().find(|(known, ..)| *known == name);
+                let found = VIEWS.iter().find(|(known, ..)| *known == name);
                 let wrong = || Stop::usage(format!("unknown view '{name}': choose {names}\n"));
-                asked.query.view = view.ok_or_else(wrong)?.1;
+                view = Some(found.ok_or_else(wrong)?.1);
             }
             Found::Is(Opt::Short('p'), _) => asked.form = Form::Parsable,
             Found::Is(Opt::Short('j'), _) => asked.form = Form::Json,
@@ -152,20 +162,48 @@ fn read(args: &[String]) -> Result<Asked, Stop> {
                 let limit = number.parse().ok().filter(|limit| (1..=TOP_MAX).contains(limit));
                 asked.limit = limit.ok_or_else(|| Stop::usage(wrong()))?;
             }
-            Found::Is(Opt::Named("client"), address) => asked.query.client = Some(address),
+            Found::Is(Opt::Named("client"), address) => {
+                asked.query.client = Some(address);
+                implied.push(("client", TopView::Promises));
+            }
             Found::Is(Opt::Named("volume"), id) => {
                 let number = id.parse().ok().filter(|number| *number != 0);
                 let wrong = || Stop::usage(format!("'{id}' is no volume: give its number\n"));
                 asked.query.volume = Some(number.ok_or_else(wrong)?);
+                implied.push(("volume", TopView::Promises));
             }
-            Found::Is(_, name) => asked.call = Some(name),
+            Found::Is(Opt::Named("op"), name) => {
+                asked.one = Some(name);
+                implied.push(("op", TopView::Ops));
+            }
+            Found::Is(_, name) => {
+                asked.one = Some(name);
+                implied.push(("call", TopView::Calls));
+            }
             Found::Invalid(_) => return Err(Stop::usage(format!("invalid option '{}'\n", g.word()))),
             Found::Missing(_) => {
                 return Err(Stop::usage(format!("missing argument for option '{}'\n", g.word())));
             }
         }
     }
-    let operands = g.operands();
+    intervals(&g.operands(), &mut asked)?;
+    asked.query.last = asked.interval.is_some();
+    asked.query.view = view.or(implied.first().map(|(_, view)| *view)).unwrap_or_default();
+    if asked.query.view == TopView::Datasets && asked.interval.is_none() {
+        // Of an interval, the busiest are known only when all are.
+        asked.query.limit = asked.limit as u64;
+    }
+    match implied.iter().find(|(_, view)| *view != asked.query.view) {
+        Some((option, view)) => {
+            let (other, name) = (name_of(asked.query.view), name_of(*view));
+            Err(Stop::usage(format!("option '--{option}' is for the view {name}, not {other}\n")))
+        }
+        None => Ok(asked),
+    }
+}
+
+/// Reads the interval and the count.
+fn intervals(operands: &[String], asked: &mut Asked) -> Result<(), Stop> {
     if let Some(word) = operands.first() {
         let interval = word.parse::<f64>().ok().filter(|s| (0.1..=86_400.0).contains(s));
         let wrong = || Stop::usage(format!("invalid interval '{word}': choose 0.1 to 86400 seconds\n"));
@@ -178,18 +216,7 @@ fn read(args: &[String]) -> Result<Asked, Stop> {
     if operands.len() > 2 {
         return Err(Stop::usage("too many arguments\n"));
     }
-    asked.query.last = asked.interval.is_some();
-    for (option, is_there, view) in [
-        ("call", asked.call.is_some(), TopView::Calls),
-        ("client", asked.query.client.is_some(), TopView::Promises),
-        ("volume", asked.query.volume.is_some(), TopView::Promises),
-    ] {
-        if is_there && asked.query.view != view {
-            let name = name_of(view);
-            return Err(Stop::usage(format!("option '--{option}' is for the view {name}: add -v {name}\n")));
-        }
-    }
-    Ok(asked)
+    Ok(())
 }
 
 fn name_of(view: TopView) -> &'static str {
@@ -203,13 +230,18 @@ fn ask(cx: &mut Cx, asked: &Asked) -> Result<Top, Stop> {
         service.top(&asked.query).map_err(|error| cx.fail("cannot read what the daemon does", &error))?;
     let why = if top.process == api::process_id() {
         "no poolhouse daemon runs: the first import of a pool starts one\n"
-    } else if !top.afs && asked.query.view != TopView::Locks {
+    } else if !top.afs && is_of_afs(asked.query.view) {
         "the daemon has no AFS server: 'poolhouse afs enable' starts it with a partition\n"
     } else {
         return Ok(top);
     };
     cx.err.put(why);
     Err(Stop::Fail(1))
+}
+
+/// Whether a view has only numbers of the AFS server.
+fn is_of_afs(view: TopView) -> bool {
+    !matches!(view, TopView::Datasets | TopView::Ops | TopView::Locks)
 }
 
 fn show(cx: &mut Cx, asked: &Asked) -> Outcome {
@@ -273,7 +305,10 @@ fn is_ended(cx: &Cx, is_live: bool, interval: f64) -> bool {
 
 /// The table of a view.
 fn table(asked: &Asked, before: &Top, now: &Top) -> Table {
-    let mut table = match (asked.query.view, &asked.call) {
+    let mut table = match (asked.query.view, &asked.one) {
+        (TopView::Datasets, _) => datasets::table(before, now),
+        (TopView::Ops, None) => ops::table(before, now),
+        (TopView::Ops, Some(name)) => return ops::times_of(before, now, name),
         (TopView::Calls, None) => calls::table(before, now),
         (TopView::Calls, Some(name)) => return calls::times_of(before, now, name),
         (TopView::Clients, _) => clients::table(before, now),

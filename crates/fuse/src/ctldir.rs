@@ -40,6 +40,7 @@ use crate::tree::{
     Allocate, Attr, CloneRange, Entry, FileTree, Flags, NewNode, Node, Rename, Seek, SetAttr, SetXattr,
     Statfs, Time,
 };
+use observe::ops::Ended;
 use parking_lot::Mutex;
 use rustix::io::Errno;
 use std::any::Any;
@@ -698,6 +699,23 @@ impl FileTree for WithSnapshots {
     fn forget(&self, node: Node, times: u64) {
         if Self::in_head(node).is_ok() {
             self.head.forget(node, times);
+        }
+    }
+
+    fn count(&self, node: Node, ended: &Ended) {
+        match Self::place(node) {
+            Ok(NodeLocation::Snapshot(slot, node)) => {
+                let found = self.slots.lock().touch(slot);
+                match found {
+                    Some((snapshot, _)) => snapshot.tree.count(node, ended),
+                    // It was destroyed, or closed meanwhile.
+                    None => self.head.count(self.root(), ended),
+                }
+            }
+            // The control directory is the head's.
+            Ok(NodeLocation::Head | NodeLocation::Control | NodeLocation::Snapdir) | Err(_) => {
+                self.head.count(node, ended);
+            }
         }
     }
 }

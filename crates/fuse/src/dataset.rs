@@ -8,6 +8,7 @@ use crate::tree::{
     Allocate, Attr, CloneRange, Entry, FileTree, Flags, NewNode, Node, Rename, Seek, SetAttr, SetXattr,
     Statfs, Time,
 };
+use observe::ops::{DatasetUse, Ended, Frontend};
 use ondisk::ObjNum;
 use parking_lot::{Mutex, RwLock};
 use reborn::Eras;
@@ -57,6 +58,7 @@ pub struct Dataset {
     xattrs: AtomicBool,
     statfs: Statfs,
     sizes: Option<Sizes>,
+    ops: Option<DatasetUse>,
     /// Another front end has the file system, and changes it.
     lent: bool,
     /// The object of the last log message, so that a large damaged file doesn't fill the log.
@@ -77,6 +79,7 @@ impl Dataset {
             xattrs: AtomicBool::new(xattrs),
             statfs: sizes,
             sizes: None,
+            ops: None,
             lent: false,
             told: Mutex::new(None),
         }
@@ -97,6 +100,13 @@ impl Dataset {
     #[must_use]
     pub fn with_sizes(mut self, sizes: Sizes) -> Self {
         self.sizes = Some(sizes);
+        self
+    }
+
+    /// Counts the operations there.
+    #[must_use]
+    pub fn with_ops(mut self, ops: DatasetUse) -> Self {
+        self.ops = Some(ops);
         self
     }
 
@@ -177,9 +187,12 @@ impl Dataset {
         stale
     }
 
-    /// Sets the name of the dataset, for messages.
+    /// Sets the name of the dataset, for messages and counters.
     pub fn set_name(&self, name: &str) {
         name.clone_into(&mut self.name.write());
+        if let Some(ops) = &self.ops {
+            ops.rename_to(|| self.name());
+        }
     }
 
     /// Sets whether extended attributes of users are shown (`xattr`).
@@ -498,6 +511,12 @@ impl FileTree for Dataset {
 
     fn sync(&self) -> Result<(), Errno> {
         self.told(self.root(), self.here()?.sync())
+    }
+
+    fn count(&self, _node: Node, ended: &Ended) {
+        if let Some(ops) = &self.ops {
+            ops.count(Frontend::Fuse, ended, || self.name());
+        }
     }
 
     fn forget(&self, node: Node, _times: u64) {

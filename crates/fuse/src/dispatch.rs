@@ -158,7 +158,8 @@ pub fn answer(tree: &dyn FileTree, behaviour: Behaviour, request: &Request<'_>, 
     })
 }
 
-fn node_of(tree: &dyn FileTree, nodeid: u64) -> Node {
+/// The node that the kernel knows by a number.
+pub(crate) fn node_of(tree: &dyn FileTree, nodeid: u64) -> Node {
     if nodeid == abi::ROOT_ID { tree.root() } else { Node(nodeid) }
 }
 

@@ -1,6 +1,7 @@
 //! The interface between the protocol and a file system: a tree of nodes, addressed by number.
 
 use crate::caller::Asker;
+use observe::ops::Ended;
 use rustix::io::Errno;
 
 /// A node of a tree, by the number under which the kernel addresses it.
@@ -667,4 +668,7 @@ pub trait FileTree: Send + Sync {
     ///
     /// OpenZFS: `zpl_evict_inode`.
     fn forget(&self, _node: Node, _times: u64) {}
+
+    /// Counts an operation on a node that has ended, for the node's dataset.
+    fn count(&self, _node: Node, _ended: &Ended) {}
 }

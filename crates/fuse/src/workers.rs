@@ -40,6 +40,7 @@
 //! mount begins or ends. It is not held during a request. A mount's gate is held for reading during
 //! each of its requests.
 
+mod counted;
 mod refused;
 
 use crate::abi::op;
@@ -460,11 +461,12 @@ impl Shared {
                 tracing::error!(id, len, "the kernel sent no whole request");
                 return;
             };
+            let began = Instant::now();
             let alone = session.pace.lock().note(request.head.pid);
             let wrong_pages = {
                 let _place = waits(request.head.opcode).then(|| self.leave_place());
                 work_for(request.head.pid);
-                session.answer(&request, &mut desk.out)
+                session.answer(&request, began, &mut desk.out)
             };
             if wrong_pages {
                 self.refused.add(id, request.head.nodeid);
@@ -540,8 +542,9 @@ impl Session {
         }
     }
 
-    /// Answers a request. Returns whether the kernel now has pages that differ from the file.
-    fn answer(&self, request: &Request<'_>, out: &mut Answer) -> bool {
+    /// Answers a request that came at `began`. Returns whether the kernel now has pages that differ
+    /// from the file.
+    fn answer(&self, request: &Request<'_>, began: Instant, out: &mut Answer) -> bool {
         out.clear();
         if request.head.opcode == op::INIT {
             self.setxattr_ext.store(takes_setxattr_ext(request), Ordering::Release);
@@ -549,6 +552,7 @@ impl Session {
         let setxattr_ext = self.setxattr_ext.load(Ordering::Acquire);
         let behaviour = Behaviour { setxattr_ext, ..self.behaviour };
         let Outcome::Send(result) = answer(&*self.tree, behaviour, request, out) else { return false };
+        counted::count(&*self.tree, request, began, result, out);
         let bytes = out.finish(request.head.unique, result);
         match rustix::io::write(&self.device, bytes) {
             Ok(_) => {}

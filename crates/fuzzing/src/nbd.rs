@@ -74,7 +74,7 @@ pub fn requests(mut data: &[u8]) {
         assert!(request.cost() > 0);
         let Some((payload, rest)) = rest.split_at_checked(request.payload() as usize) else { return };
         for mode in modes {
-            let reply = run(&disk, mode, &request, payload, &|| false).to_bytes();
+            let reply = run(&disk, mode, &request, payload, &|| false).0.to_bytes();
             assert!(reply.len() >= 16 && reply.len() < 4 * SIZE);
         }
         data = rest;

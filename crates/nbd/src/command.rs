@@ -10,9 +10,11 @@
 
 use crate::abi::{REQUEST_MAGIC, RequestHead, cmd, cmd_flag, state};
 use crate::disk::Disk;
-use crate::error::{Error, Result};
+use crate::error::{Code, Error, Result};
 use crate::reply::Reply;
 use dmu::Extent;
+use observe::ops::{Ended, Op};
+use std::time::Instant;
 use zerocopy::FromBytes;
 
 /// The most bytes that one request may read or write.
@@ -73,6 +75,22 @@ impl Request {
         }
     }
 
+    /// The operation that it was, if it ends now. `began` is when all of it was there.
+    pub fn ended(&self, began: Instant, failed: Option<Code>) -> Ended {
+        let (op, bytes) = match self.command {
+            cmd::READ => (Op::Read, self.len),
+            cmd::WRITE => (Op::Write, self.len),
+            cmd::FLUSH => (Op::Flush, 0),
+            cmd::TRIM => (Op::Trim, 0),
+            cmd::WRITE_ZEROES => (Op::WriteZeroes, 0),
+            cmd::BLOCK_STATUS => (Op::BlockStatus, 0),
+            cmd::CACHE => (Op::Cache, 0),
+            _ => (Op::Unknown, 0),
+        };
+        // The codes of the protocol are errnos of Linux.
+        Ended::now(op, began, bytes.into(), failed.map(|code| code as i32))
+    }
+
     fn is_write(&self) -> bool {
         matches!(self.command, cmd::WRITE | cmd::TRIM | cmd::WRITE_ZEROES)
     }
@@ -106,17 +124,25 @@ pub struct Mode {
 
 /// Runs a request with its complete payload, and makes the reply.
 ///
-/// An error becomes a reply with its [`crate::Code`]. `gone` tells whether the client is gone.
-pub fn run(disk: &dyn Disk, mode: Mode, request: &Request, payload: &[u8], gone: &dyn Fn() -> bool) -> Reply {
+/// An error becomes a reply with its [`Code`], which is returned beside it. `gone` tells whether
+/// the client is gone.
+pub fn run(
+    disk: &dyn Disk,
+    mode: Mode,
+    request: &Request,
+    payload: &[u8],
+    gone: &dyn Fn() -> bool,
+) -> (Reply, Option<Code>) {
     match done(disk, mode, request, payload, gone) {
-        Ok(reply) => reply,
+        Ok(reply) => (reply, None),
         Err(error) => {
             let code = error.code(request.is_write());
             tracing::debug!(?request, %error, "a request failed");
-            match mode.structured {
+            let reply = match mode.structured {
                 true => Reply::error(request.cookie, code, &error.to_string()),
                 false => Reply::simple(request.cookie, Some(code)),
-            }
+            };
+            (reply, Some(code))
         }
     }
 }

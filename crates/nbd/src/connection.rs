@@ -31,10 +31,11 @@ use crate::reply::Reply;
 use crate::server::{Exports, Listing, Offer};
 use crate::tls::Tls;
 use crate::volumes::{Lease, Volumes};
+use observe::ops::Frontend;
 use std::io::IoSlice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::time::timeout;
@@ -609,10 +610,12 @@ impl Requests<'_> {
             let held = self.hold(&request).await;
             let payload = self.payload(reader, &request).await?;
             let (lease, mode, gone) = (Arc::clone(&self.lease), self.mode, Arc::clone(&self.gone));
-            let answers = self.answers.clone();
+            let (answers, began) = (self.answers.clone(), Instant::now());
             self.volumes.crew().spawn(move || {
                 let gone = || gone.load(Ordering::Relaxed);
-                let reply = command::run(lease.disk(), mode, &request, &payload, &gone);
+                let (reply, failed) = command::run(lease.disk(), mode, &request, &payload, &gone);
+                // It comes before the reply, so that the client finds it counted.
+                lease.count(Frontend::Nbd, &request.ended(began, failed));
                 drop(lease);
                 // If there is no receiver, the client is gone.
                 drop(answers.send(Outgoing { reply, _held: held }));

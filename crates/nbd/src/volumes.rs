@@ -26,6 +26,7 @@ use crate::option::About;
 use crate::workers::Workers;
 use dmu::Extent;
 use dsl::{Kind, LongHold, Prop, Value};
+use observe::ops::{DatasetUse, Ended, Frontend};
 use ondisk::ObjNum;
 use parking_lot::{Condvar, Mutex};
 use poolhouse::Pool;
@@ -75,6 +76,7 @@ struct Open {
     read_only: AtomicBool,
     /// Has the connections end.
     over: watch::Sender<bool>,
+    ops: DatasetUse,
     _hold: Option<LongHold>,
 }
 
@@ -221,6 +223,8 @@ impl Volumes {
     fn open_dataset(&self, dataset: &dsl::Dataset, name: &str) -> Result<Open> {
         let failed = |source| Error::Open { name: name.to_owned(), source: Arc::new(source) };
         let read_only = AtomicBool::new(self.read_only(dataset)?);
+        let key = (dataset.object().0, dataset.phys().creation_txg.0);
+        let ops = self.pool.ops().dataset(key);
         let (called, over) = (Mutex::new(name.to_owned()), watch::Sender::new(false));
         let writer = self.pool.spa().writer();
         if dataset.is_snapshot() || writer.is_none() {
@@ -228,7 +232,7 @@ impl Volumes {
             let hold = writer.map(|live| live.dsl().heads().long_hold(dataset.object().0));
             let again = self.pool.dataset(name).map_err(failed)?;
             let volume = again.volume().map_err(failed)?;
-            return Ok(Open { name: called, volume, read_only, over, _hold: hold });
+            return Ok(Open { name: called, volume, read_only, over, ops, _hold: hold });
         }
         let volume = self.pool.open_volume(dataset).map_err(|error| match &error {
             poolhouse::Error::Dataset(dsl::Error::Refused { why: dsl::Refusal::Busy, .. }) => {
@@ -236,7 +240,7 @@ impl Volumes {
             }
             _ => failed(error),
         })?;
-        Ok(Open { name: called, volume, read_only, over, _hold: None })
+        Ok(Open { name: called, volume, read_only, over, ops, _hold: None })
     }
 
     /// The dataset of an export.
@@ -277,7 +281,9 @@ impl Volumes {
             let object = lease.object;
             let dataset = self.pool.spa().read(|| self.pool.dsl().by_object(ObjNum(object)));
             let said = dataset.map_err(|e| self.failed(self.pool.name(), e)).and_then(|dataset| {
-                *lease.open().name.lock() = dataset.name();
+                let open = lease.open();
+                *open.name.lock() = dataset.name();
+                open.ops.rename_to(|| open.name.lock().clone());
                 self.read_only(&dataset)
             });
             match said {
@@ -410,6 +416,12 @@ impl Lease {
     /// Becomes true when the connections of the export must end.
     pub(crate) fn over(&self) -> watch::Receiver<bool> {
         self.open().over.subscribe()
+    }
+
+    /// Counts an operation on the volume that has ended.
+    pub fn count(&self, frontend: Frontend, ended: &Ended) {
+        let open = self.open();
+        open.ops.count(frontend, ended, || open.name.lock().clone());
     }
 
     /// The open export.

@@ -13,12 +13,15 @@
 //! This crate uses no other layer, formats nothing for a terminal and exports nothing. `server`
 //! exports the statistics.
 
+mod codes;
 mod counter;
 mod histogram;
 mod latency;
 mod lock;
+pub mod ops;
 mod tunable;
 
+pub use codes::{Codes, CodesSnapshot};
 pub use counter::{Counter, Sharded};
 pub use histogram::{Histogram, HistogramSnapshot};
 pub use latency::{Latency, LatencySnapshot};

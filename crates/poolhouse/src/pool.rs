@@ -2,6 +2,7 @@
 
 use crate::{Dataset, Error, Result};
 use dsl::Dsl;
+use observe::ops::OpTable;
 use ondisk::Txg;
 use parking_lot::Mutex;
 use spa::import::{Claim, Options, Resources, Rewind, SystemClock, import_for_writing};
@@ -50,6 +51,7 @@ pub struct Pool {
     dsl: Dsl,
     /// The file systems that are open for writing, by the object numbers of their datasets.
     written: Written,
+    ops: Arc<OpTable>,
 }
 
 /// The type of [`Pool::written`].
@@ -111,13 +113,13 @@ impl Pool {
     pub fn with_spa(spa: Spa, altroot: Option<String>) -> Result<Pool> {
         if let Some(live) = spa.writer() {
             let dsl = live.dsl().clone();
-            return Ok(Pool { spa: Arc::new(spa), dsl, written: Written::default() });
+            return Ok(Pool { spa: Arc::new(spa), dsl, written: Written::default(), ops: Arc::default() });
         }
         let space = spa.space()?;
         let options = dsl::Options { pool_name: spa.name().to_owned(), space, altroot };
         let dsl = Dsl::open(spa.mos().clone(), options)?;
         spa.cache().zio().set_keys(dsl.keys().clone());
-        Ok(Pool { spa: Arc::new(spa), dsl, written: Written::default() })
+        Ok(Pool { spa: Arc::new(spa), dsl, written: Written::default(), ops: Arc::default() })
     }
 
     /// Exports the pool, after all changes are on disk (`spa_export`).
@@ -139,6 +141,11 @@ impl Pool {
     /// The datasets of the pool.
     pub fn dsl(&self) -> &Dsl {
         &self.dsl
+    }
+
+    /// Counters of the operations that front ends do for users, since the import.
+    pub fn ops(&self) -> &Arc<OpTable> {
+        &self.ops
     }
 
     /// The file systems that [`Dataset::writer`] opened.

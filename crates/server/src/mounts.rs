@@ -657,7 +657,7 @@ impl Mounts {
             Err(error) => Err(of_dsl(&error)),
         };
         let hold = Arc::new(Mutex::new(Some(pool.spa().read(held)?)));
-        let shown = Look::of(plan).snapshot(dataset)?;
+        let shown = Look::of(plan).snapshot(dataset, pool.ops())?;
         let options = self.options(pool, plan, around, true)?;
         let files = Files::open(&shown);
         let mount = self.serve(plan, Content::Open(shown), (around, target), &options)?;

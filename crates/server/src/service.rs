@@ -462,7 +462,7 @@ impl Service for LocalService {
     }
 
     fn top(&self, caller: &Caller, query: &TopQuery) -> Result<Top, Error> {
-        self.top.read(caller, &self.pools.afs, query)
+        self.top.read(caller, &self.pools, query)
     }
 }
 

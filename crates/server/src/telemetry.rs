@@ -5,6 +5,7 @@ pub mod kstats;
 pub(crate) mod logging;
 pub(crate) mod memory;
 pub mod metrics;
+mod ops;
 pub(crate) mod spl;
 pub(crate) mod top;
 pub mod tree;

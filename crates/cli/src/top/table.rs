@@ -257,7 +257,7 @@ fn exact(unit: Unit, cell: &Cell, span: &Span) -> String {
 pub(super) struct Times {
     pub(super) count: u64,
     pub(super) sum: u64,
-    max: u64,
+    pub(super) max: u64,
     pub(super) buckets: Vec<(u64, u64)>,
 }
 
@@ -305,4 +305,76 @@ impl Times {
         }
         self.max
     }
+}
+
+/// The columns of one call's or operation's times.
+const OF_ONE: [Column; 4] = [
+    column("FROM", "from_ns", Unit::Time, "times above this"),
+    column("TO", "to_ns", Unit::Time, "and up to this"),
+    column("COUNT", "count", Unit::Number, "how many took so long"),
+    column("", "bar", Unit::Text, "a bar of that length"),
+];
+/// The longest bar.
+const BAR: u64 = 40;
+
+/// How the times of one call or operation are distributed, by powers of two.
+pub(super) struct Distribution {
+    octaves: [u64; 65],
+    about: Vec<String>,
+}
+
+impl Default for Distribution {
+    fn default() -> Self {
+        Self { octaves: [0; 65], about: Vec::new() }
+    }
+}
+
+impl Distribution {
+    /// Adds times of what `name` says.
+    pub(super) fn add(&mut self, name: &str, times: &Times) {
+        for (top, count) in &times.buckets {
+            self.octaves[(u64::BITS - top.leading_zeros()) as usize] += count;
+        }
+        self.about.push(format!("{}: {}", escaped(name), times.count));
+    }
+
+    /// The table. `name`: what is said to be absent if nothing was added.
+    pub(super) fn table(&self, name: &str) -> Table {
+        let used = |n: &u64| *n > 0;
+        let (first, last) = (self.octaves.iter().position(used), self.octaves.iter().rposition(used));
+        let most = self.octaves.iter().copied().max().unwrap_or(0).max(1);
+        let row = |octave: usize| {
+            let below = |octave: usize| if octave == 0 { 0 } else { u64::MAX >> (64 - octave) };
+            let count = self.octaves[octave];
+            let length = (u128::from(count) * u128::from(BAR)).div_ceil(u128::from(most)) as usize;
+            let from = octave.checked_sub(1).map_or(0, below);
+            vec![from.into(), below(octave).into(), count.into(), Cell::Text("@".repeat(length))]
+        };
+        let rows = first.zip(last).map(|(first, last)| (first..=last).map(row).collect());
+        let about = match self.about.is_empty() {
+            true => format!("no {} was counted", escaped(name)),
+            false => self.about.join(", "),
+        };
+        Table { about: Some(about), ..Table::new(&OF_ONE, rows.unwrap_or_default()) }
+    }
+}
+
+/// Errors by their codes, and how many had further codes.
+type Errors<'a> = (&'a [(String, u64)], u64);
+
+/// What was added to errors: the codes with their counts, the most frequent first, and how many in
+/// all.
+pub(super) fn errors(before: Option<Errors<'_>>, now: Errors<'_>) -> (String, u64) {
+    let (old, old_others) = before.unwrap_or((&[], 0));
+    let base = |code: &String| old.iter().find(|(known, _)| known == code).map_or(0, |(_, count)| *count);
+    let added = now.0.iter().map(|(code, count)| (code.as_str(), count.saturating_sub(base(code))));
+    let mut all: Vec<(&str, u64)> = added.filter(|(_, count)| *count > 0).collect();
+    all.sort_by(|(a, more), (b, less)| less.cmp(more).then_with(|| a.cmp(b)));
+    let others = now.1.saturating_sub(old_others);
+    let sum = all.iter().fold(others, |sum, (_, count)| sum.saturating_add(*count));
+    if others > 0 {
+        all.push(("others", others));
+    }
+    let words: Vec<String> = all.iter().map(|(code, count)| format!("{code} {count}")).collect();
+    (words.join(", "), sum)
 }

@@ -4,7 +4,7 @@
 
 use super::*;
 use crate::terminal::Stdin;
-use api::{Caller, Error, FakeService, InProcess, TopCall, TopTimes};
+use api::{Caller, Error, FakeService, InProcess, TopCall, TopClass, TopDataset, TopOp, TopPool, TopTimes};
 use console::{Clock, Out};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -96,7 +96,7 @@ fn two_of_calls() -> Vec<Top> {
 /// longest call.
 #[test]
 fn totals_of_calls() {
-    let lines = good(two_of_calls(), "");
+    let lines = good(two_of_calls(), "-v calls");
     assert!(lines[0].starts_with("poolhouse top  calls  Fri Jan 15"), "{lines:?}");
     assert_eq!(
         cells(&lines[1]),
@@ -120,7 +120,7 @@ fn intervals_of_calls() {
     let row = ["file", "StoreData64", "5", "2.00", "2.00", "2.00", "2.00", "2.5", "EACCES 5"];
     assert_eq!((cells(&lines[2]), lines.len()), (row.to_vec(), 3));
     // Numbers for scripts are exact, and have the time.
-    let lines = good(two_of_calls(), "-p 2 1");
+    let lines = good(two_of_calls(), "-v calls -p 2 1");
     assert_eq!(lines[0].split('\t').next(), Some("TIME"));
     let row = "1800000000\tfile\tStoreData64\t5.000\t2000000\t2000000\t2000000\t2000000\t2.500\tEACCES 5";
     assert_eq!(lines[1..], [row]);
@@ -131,7 +131,7 @@ fn intervals_of_calls() {
 fn json_of_calls() {
     let mut readings = two_of_calls();
     readings.push(Top { calls: readings[1].calls.clone(), ..reading(113) });
-    let lines = good(readings, "-j 1 2");
+    let lines = good(readings, "-v calls -j 1 2");
     let head = r#"{"output_version":{"command":"poolhouse top","vers_major":0,"vers_minor":1},"view":"calls","time":1800000000,"#;
     let row = r#"{"service":"file","call":"StoreData64","calls":10,"mean_ns":2000000,"p50_ns":2000000,"p99_ns":2000000,"max_ns":2000000,"errors":5,"codes":"EACCES 5"}"#;
     assert_eq!(
@@ -150,7 +150,7 @@ fn another_server() {
     let calls = vec![call("FetchStatus", &[(1_000, 7)], 1_000, &[])];
     let began_ns = 111_000_000_000;
     readings[1] = Top { calls, run: 2, began_ns, ..reading(112) };
-    let lines = good(readings, "-p 2 1");
+    let lines = good(readings, "-v calls -p 2 1");
     assert!(lines[1].starts_with("1800000000\tfile\tFetchStatus\t7.000\t1000\t"), "{lines:?}");
 }
 
@@ -158,7 +158,7 @@ fn another_server() {
 #[test]
 fn times_of_one_call() {
     let lines = good(two_of_calls(), "--call fetchstatus");
-    assert_eq!(lines[1], "FetchStatus of service file: 99 calls");
+    assert_eq!(lines[1], "FetchStatus of service file: 99");
     let rows: Vec<&str> = lines[3..].iter().map(String::as_str).collect();
     assert_eq!(cells(rows[0]), ["0.001", "0.001", "98", &"@".repeat(40)]);
     assert_eq!(cells(rows[rows.len() - 1]), ["4.19", "8.39", "1", "@"]);
@@ -173,7 +173,7 @@ fn hostile_text() {
     let mut top = two_of_calls().remove(0);
     top.calls[0].call = "a\u{1b}[2J\tb\nc\u{9b}1m".to_owned();
     for form in ["", "-p"] {
-        let lines = good(vec![top.clone()], form);
+        let lines = good(vec![top.clone()], &format!("-v calls {form}"));
         assert_eq!(lines.len(), if form.is_empty() { 3 } else { 2 }, "{lines:?}");
         let row = &lines[lines.len() - 1];
         assert!(row.contains("a\\033[2J\\011b\\012c\\302\\2331m"), "{row}");
@@ -186,7 +186,8 @@ fn hostile_text() {
 #[test]
 fn live_view() {
     let many = (0..30).map(|n| call(&format!("Call{n}"), &[(7, 30 - n)], 7, &[])).collect();
-    let (code, out, _) = ran_on(true, vec![reading(110), Top { calls: many, ..reading(111) }], "1 1");
+    let (code, out, _) =
+        ran_on(true, vec![reading(110), Top { calls: many, ..reading(111) }], "-v calls 1 1");
     let screens: Vec<&str> = out.split("\x1b[H\x1b[2J").collect();
     assert_eq!((code, screens.len()), (0, 3), "{out:?}");
     assert_eq!(screens[2].lines().count(), 11, "{out:?}");
@@ -196,15 +197,18 @@ fn live_view() {
     let (_, out, _) = ran_on(true, vec![reading(110), Top { clients, ..reading(111) }], "-v clients 1 1");
     let last: Vec<&str> = out.lines().rev().take(2).map(|line| cells(line)[0]).collect();
     assert_eq!(last, ["total", "others"], "{out:?}");
-    assert!(!ran_on(true, two_of_calls(), "").1.contains('\x1b'));
+    assert!(!ran_on(true, two_of_calls(), "-v calls").1.contains('\x1b'));
 }
 
-/// Goal: a daemon without an AFS server is named, with what to do.
+/// Goal: a daemon without an AFS server is named, with what to do, in the views that need one.
 #[test]
 fn no_server() {
-    let (code, out, err) = ran(vec![Top::default()], "");
+    let (code, out, err) = ran(vec![Top::default()], "-v calls");
     assert_eq!((code, out.as_str()), (1, ""));
     assert_eq!(err, "the daemon has no AFS server: 'poolhouse afs enable' starts it with a partition\n");
+    for view in ["datasets", "ops", "locks"] {
+        assert_eq!(ran(vec![Top::default()], &format!("-v {view}")).0, 0, "{view}");
+    }
 }
 
 /// Goal: a daemon that ends, or its AFS server, ends the command with a message, in each view. It
@@ -227,7 +231,10 @@ fn server_that_ends() {
 #[test]
 fn words() {
     for (line, why) in [
-        ("-v nope", "unknown view 'nope': choose calls, clients, volumes, attach, locks, promises\n"),
+        (
+            "-v nope",
+            "unknown view 'nope': choose datasets, ops, calls, clients, volumes, attach, locks, promises\n",
+        ),
         ("--limit 0", "invalid value '0' of option '--limit': choose 1 to 10000\n"),
         ("0", "invalid interval '0': choose 0.1 to 86400 seconds\n"),
         ("nan", "invalid interval 'nan': choose 0.1 to 86400 seconds\n"),
@@ -381,12 +388,124 @@ fn promises_now() {
 #[test]
 fn options_of_views() {
     for (line, why) in [
-        ("-v locks --call x", "option '--call' is for the view calls: add -v calls\n"),
-        ("--client 10.0.0.1", "option '--client' is for the view promises: add -v promises\n"),
+        ("-v locks --call x", "option '--call' is for the view calls, not locks\n"),
+        ("--client 10.0.0.1 -v calls", "option '--client' is for the view promises, not calls\n"),
+        ("--op read --call x", "option '--call' is for the view calls, not ops\n"),
         ("-v promises --volume x", "'x' is no volume: give its number\n"),
     ] {
         let (code, _, err) = ran(vec![reading(11)], line);
         assert!(code == 2 && err.starts_with(why), "{line}: {err}");
     }
-    assert_eq!(ran(vec![reading(11)], "-v promises --client 10.0.0.1 --volume 7").0, 0);
+    // An option chooses the view that has it.
+    for (line, view) in [
+        ("--client 10.0.0.1 --volume 7", "promises"),
+        ("-v promises --client 10.0.0.1", "promises"),
+        ("--op read", "ops"),
+        ("--call FetchStatus", "calls"),
+        ("", "datasets"),
+    ] {
+        let (code, out, _) = ran(vec![reading(11)], line);
+        assert!(code == 0 && out.starts_with(&format!("poolhouse top  {view}  ")), "{line}: {out}");
+    }
+}
+
+fn class(name: &str, buckets: &[(u64, u64)], bytes: u64, errors: u64) -> TopClass {
+    let sum = buckets.iter().map(|(top, count)| top * count).sum();
+    let max = buckets.last().map_or(0, |(top, _)| *top);
+    TopClass {
+        class: name.to_owned(),
+        times: TopTimes { sum, max, buckets: buckets.to_vec() },
+        bytes,
+        errors,
+    }
+}
+
+fn dataset(number: u64, classes: &[TopClass]) -> TopDataset {
+    TopDataset { number, name: format!("tank/{number}"), classes: classes.to_vec() }
+}
+
+fn pool(number: u64, datasets: Vec<TopDataset>, other_datasets: Vec<TopClass>) -> TopPool {
+    TopPool { number, name: "tank".to_owned(), datasets, other_datasets, ops: Vec::new() }
+}
+
+/// Two readings of datasets, two seconds apart. The third dataset is new. The fourth was there
+/// before, but not in the list. The counters of the first one have moved to the others since.
+fn two_of_datasets() -> Vec<Top> {
+    let read = |n| class("read", &[(1_000, n)], n * 4096, 0);
+    let first = dataset(11, &[read(100)]);
+    let second = |n| dataset(12, &[class("write", &[(2_000, n)], n * 1_048_576, 0), read(3)]);
+    let names = |n: u64| class("names", &[(1_000, n - 1), (8_000, 1)], 0, n - 4);
+    let before = pool(1, vec![first, second(10)], vec![read(50)]);
+    let third = TopDataset { name: "tank/a\u{1b}[2J".to_owned(), ..dataset(15, &[names(20)]) };
+    let now = pool(1, vec![second(14), third, dataset(14, &[read(60)])], vec![read(156)]);
+    vec![
+        Top { pools: vec![before], next: 15, ..reading(110) },
+        Top { pools: vec![now], next: 16, ..reading(112) },
+    ]
+}
+
+/// Goal: datasets have what was done in the interval, by classes. What is not of a row that was
+/// known before is among the others, so the total is right.
+#[test]
+fn intervals_of_datasets() {
+    let lines = good(two_of_datasets(), "-p 2 1");
+    let row = |line: &str| line.split('\t').skip(1).map(str::to_owned).collect::<Vec<_>>();
+    let head = "DATASET OPS READ WRITE SYNC LOOKUP NAMES ATTR OTHER ERRORS OUT IN AVG p99 MAX";
+    assert_eq!(row(&lines[0]), head.split(' ').collect::<Vec<_>>());
+    let numbers = |name: &str, rest: &str| {
+        let rest = rest.split(' ').map(str::to_owned);
+        [name.to_owned()].into_iter().chain(rest).collect::<Vec<_>>()
+    };
+    let zeros = "0.000 0.000 0.000";
+    let third = format!("10.000 0.000 {zeros} 10.000 0.000 0.000 8.000 0.000 0.000 1350 8000 8000");
+    assert_eq!(row(&lines[1]), numbers("tank/a\\033[2J", &third));
+    let second = format!("2.000 0.000 2.000 {zeros} {zeros} 0.000 2097152.000 2000 2000 2000");
+    assert_eq!(row(&lines[2]), numbers("tank/12", &second));
+    // Of 153 reads before, and 219 now, none is in a row.
+    let others = format!("33.000 33.000 {zeros} {zeros} 0.000 135168.000 0.000 - - -");
+    assert_eq!(row(&lines[3]), numbers("others", &others));
+    assert_eq!(row(&lines[4])[..4], numbers("total", "45.000 33.000 2.000"));
+    assert_eq!(row(&lines[4])[9..12], ["8.000", "135168.000", "2097152.000"]);
+    assert_eq!(lines.len(), 5);
+}
+
+/// Goal: a pool that was imported anew counts from zero, and one that is gone takes nothing from
+/// the total.
+#[test]
+fn pools_that_change() {
+    let mut readings = two_of_datasets();
+    let read = |n| vec![class("read", &[(1_000, n)], 0, 0)];
+    readings[1].pools = vec![pool(20, vec![dataset(21, &read(7))], read(1))];
+    let lines = good(readings.clone(), "-p 1 1");
+    let ops = |line: &String| line.split('\t').nth(2).unwrap().to_owned();
+    assert_eq!(lines[1..].iter().map(ops).collect::<Vec<_>>(), ["3.500", "0.500", "4.000"]);
+    readings[1].pools.clear();
+    assert_eq!(good(readings, "-p 1 1")[1..].iter().map(ops).collect::<Vec<_>>(), ["0.000"]);
+}
+
+/// Goal: operations are by kind, with their errnos, and one of them by its times.
+#[test]
+fn intervals_of_operations() {
+    let op = |frontend: &str, op: &str, n: u64, failed: u64| TopOp {
+        frontend: frontend.to_owned(),
+        op: op.to_owned(),
+        times: class("", &[(1_000, n)], 0, 0).times,
+        bytes: n * 1_048_576,
+        errors: vec![("ENOENT".to_owned(), failed)],
+        other_errors: failed / 2,
+    };
+    let pool = |ops| Top { pools: vec![TopPool { ops, ..pool(1, Vec::new(), Vec::new()) }], ..reading(110) };
+    let before = pool(vec![op("fuse", "read", 5, 0)]);
+    let now = pool(vec![op("fuse", "read", 9, 0), op("fuse", "rmdir", 6, 4), op("nbd", "read", 2, 0)]);
+    let now = Top { clock_ns: 112_000_000_000, ..now };
+    let lines = good(vec![before, now], "-v ops 2 1");
+    let row =
+        ["tank", "fuse", "rmdir", "3", "3.0", "0.001", "0.001", "0.001", "0.001", "3", "ENOENT 4, others 2"];
+    assert_eq!(cells(&lines[2]), row);
+    assert_eq!(cells(&lines[3])[..5], ["tank", "fuse", "read", "2", "2.0"]);
+    assert_eq!((cells(&lines[4])[..5].to_vec(), lines.len()), (vec!["tank", "nbd", "read", "1", "1.0"], 5));
+    let last = pool(vec![op("fuse", "read", 9, 0), op("nbd", "read", 2, 0)]);
+    let lines = good(vec![last], "--op READ");
+    assert_eq!(lines[1], "read of tank through fuse: 9, read of tank through nbd: 2");
+    assert_eq!(cells(&lines[3])[2], "11");
 }

@@ -6,6 +6,7 @@ use crate::tree::{
     Allocate, Attr, CloneRange, Entry, FileTree, Flags, NewNode, Node, Rename, Seek, SetAttr, SetXattr,
     Statfs,
 };
+use observe::ops::Ended;
 use rustix::io::Errno;
 use std::sync::atomic::Ordering;
 
@@ -256,6 +257,20 @@ impl FileTree for Nest {
         }
         if !fs.is_outer() && fs.known.release(times.min(!GONE)) {
             self.bury(&fs);
+        }
+    }
+
+    fn count(&self, node: Node, ended: &Ended) {
+        if node.0 & super::NESTED == 0 {
+            return self.top.count(node, ended);
+        }
+        // What is gone, or could not be opened, is the outer file system's.
+        let Ok((fs, tag)) = self.place(node) else { return self.top.count(self.root(), ended) };
+        let inner = Node(u64::from(tag) << super::OBJECT_BITS | node.0 & super::OBJECT_MASK);
+        match fs.open_tree() {
+            _ if fs.is_outer() => self.top.count(inner, ended),
+            Some(tree) => tree.count(inner, ended),
+            None => self.top.count(self.root(), ended),
         }
     }
 }

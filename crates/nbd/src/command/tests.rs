@@ -66,7 +66,7 @@ fn request(command: u16, flags: u16, offset: u64, len: u64) -> Request {
 }
 
 fn ask(disk: &dyn Disk, mode: Mode, request: Request, payload: &[u8]) -> Vec<u8> {
-    run(disk, mode, &request, payload, &|| false).to_bytes()
+    run(disk, mode, &request, payload, &|| false).0.to_bytes()
 }
 
 /// The chunks of a structured reply: type, flags, payload.

@@ -33,6 +33,7 @@ mod mounted;
 mod mounting;
 mod nameless;
 mod nested;
+mod observed;
 mod packages;
 mod paper;
 mod project;

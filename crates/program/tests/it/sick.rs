@@ -168,7 +168,7 @@ fn suspended() {
         let ran = timely(at, line);
         assert!(ran.status.code() == Some(1) && said(&ran).contains(words), "{line}: {}", said(&ran));
     }
-    assert!(good(at, "zpool list").contains("SUSPENDED"));
+    assert!(good(at, "zpool list").contains("SUSPENDED") && good(at, "top").contains("sick"));
     for line in [
         "zpool status",
         "zpool list -v",

@@ -5,7 +5,7 @@
 //! mount first, also if it is in use: programs get an error. Commands on the pool are different:
 //! they are refused while a mount is in use, as for any other file system.
 
-use crate::mounts::look::{Look, NameNow, SnapDirNow, sizes, with_snapshots};
+use crate::mounts::look::{Look, NameNow, SnapDirNow, counted, sizes, with_snapshots};
 use crate::mounts::volume::{Place, VolumeFiles};
 use crate::mounts::{Files, Hold, Made, MountedFs, Mounts, State};
 use afs::server::store::Beside;
@@ -46,7 +46,8 @@ impl Mounts {
         // The kernel would keep ACLs.
         let look = Look { posix_acl: false, ..Look::of(plan) };
         let sizes = sizes(pool.dsl().clone(), name.clone(), policies.clone(), plan.sizes);
-        let files = VolumeFiles::new(place, look.how(plan.name.clone()), Box::new(sizes))?;
+        let ops = (counted(pool.ops(), &plan.dataset), name.clone());
+        let files = VolumeFiles::new(place, look.how(plan.name.clone()), Box::new(sizes), ops)?;
         let ended = files.ended();
         let tree = with_snapshots(pool, plan, look, name, &snapdir, Arc::new(files));
         let options = fuse::Options { posix_acl: false, ..self.options(pool, plan, None, true)? };

@@ -8,6 +8,7 @@ use fuse::ctldir::WithSnapshots;
 use fuse::dataset::{Dataset as Shown, Shown as How};
 use fuse::tree::{FileTree, Statfs};
 use mount_rules::{Plan, SnapDir};
+use observe::ops::{DatasetUse, OpTable};
 use parking_lot::{Mutex, RwLock};
 use poolhouse::Pool;
 use rustix::io::Errno;
@@ -80,8 +81,9 @@ impl Look {
     /// # Errors
     /// * [`Reason::BadType`]: it has no contents, or is not a file system.
     /// * [`Reason::Io`], [`Reason::Corrupt`], [`Reason::NotSupported`]: it can't be opened.
-    pub(super) fn snapshot(self, snapshot: &dsl::Dataset) -> Result<Arc<Shown>, Reason> {
-        Ok(Arc::new(Shown::new(to_be_read(snapshot)?, self.how(snapshot.name()))))
+    pub(super) fn snapshot(self, snapshot: &dsl::Dataset, ops: &Arc<OpTable>) -> Result<Arc<Shown>, Reason> {
+        let shown = Shown::new(to_be_read(snapshot)?, self.how(snapshot.name()));
+        Ok(Arc::new(shown.with_ops(counted(ops, snapshot))))
     }
 
     /// The files of a head. They are writable if its plan and its pool permit that.
@@ -107,7 +109,7 @@ impl Look {
         let writable =
             if alive && !plan.options.read_only { Some(to_be_written(pool, plan, policies)?) } else { None };
         let fs = writable.map_or_else(|| to_be_read(&dataset), Ok)?;
-        let shown = Shown::new(fs, self.how(plan.name.clone()));
+        let shown = Shown::new(fs, self.how(plan.name.clone())).with_ops(counted(pool.ops(), &dataset));
         if !alive {
             return Ok(Arc::new(shown));
         }
@@ -141,8 +143,14 @@ pub(super) fn with_snapshots(
     files: Arc<dyn FileTree>,
 ) -> Arc<dyn FileTree> {
     let (spa, name, snapdir) = (Arc::clone(pool.spa()), name.clone(), snapdir.clone());
-    let snapshots = Heads { head: plan.dataset.closed(), name, how, snapdir, spa };
+    let ops = Arc::clone(pool.ops());
+    let snapshots = Heads { head: plan.dataset.closed(), name, how, snapdir, spa, ops };
     Arc::new(WithSnapshots::new(files, Box::new(snapshots)))
+}
+
+/// Where operations on a dataset are counted.
+pub(super) fn counted(ops: &Arc<OpTable>, dataset: &dsl::Dataset) -> DatasetUse {
+    ops.dataset((dataset.object().0, dataset.phys().creation_txg.0))
 }
 
 pub(super) fn to_be_read(dataset: &dsl::Dataset) -> Result<FileSystem, Reason> {

@@ -6,6 +6,7 @@ use dsl::ops::rename::RenameSnapshot;
 use dsl::{Refusal, SyncTask};
 use fuse::ctldir::{Named, Snapshot, Snapshots};
 use mount_rules::SnapDir;
+use observe::ops::OpTable;
 use ondisk::{ObjNum, Txg};
 use rustix::io::Errno;
 use spa::Spa;
@@ -21,6 +22,7 @@ pub(super) struct Heads {
     pub(super) how: Look,
     pub(super) snapdir: SnapDirNow,
     pub(super) spa: Arc<Spa>,
+    pub(super) ops: Arc<OpTable>,
 }
 
 /// The name of a snapshot, as text.
@@ -72,7 +74,7 @@ impl Snapshots for Heads {
         let name = std::str::from_utf8(name).map_err(|_| Errno::NOENT)?;
         let found = self.head.snapshot(name).map_err(|error| self.failed(&error))?;
         let snapshot = found.ok_or(Errno::NOENT)?;
-        let tree = self.how.snapshot(&snapshot).map_err(|reason| {
+        let tree = self.how.snapshot(&snapshot, &self.ops).map_err(|reason| {
             tracing::warn!(dataset = snapshot.name(), ?reason, "unreadable");
             Errno::IO
         })?;

@@ -23,6 +23,7 @@
 //! Access lists: the kernel checks the modes of files. So only the user that mounts may enter the
 //! mount, unless an option lets others in.
 
+use crate::mounts::look::NameNow;
 use crate::replies::of_zpl;
 use afs::errors::volume as code;
 use afs::server::Core;
@@ -32,6 +33,7 @@ use afs::types::VolumeId;
 use api::Reason;
 use fuse::dataset::{Dataset, Shown};
 use fuse::tree::{Attr, Entry, FileTree, Flags, Node, Seek, Statfs};
+use observe::ops::{DatasetUse, Ended, Frontend};
 use rustix::io::Errno;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -83,6 +85,8 @@ pub(super) struct VolumeFiles {
     root: Node,
     how: Shown,
     sizes: Box<dyn Fn() -> Result<Statfs, Errno> + Send + Sync>,
+    /// Where operations are counted, and under which name.
+    ops: (DatasetUse, NameNow),
     ended: Arc<AtomicBool>,
 }
 
@@ -97,13 +101,14 @@ impl VolumeFiles {
         place: Place,
         how: Shown,
         sizes: Box<dyn Fn() -> Result<Statfs, Errno> + Send + Sync>,
+        ops: (DatasetUse, NameNow),
     ) -> Result<Self, Reason> {
         let volume = place.volume().ok_or(Reason::NoSuchDataset)?;
         let used = volume.look().map_err(|code| refused(place.id, code))?;
         used.fs.node(used.fs.root()).map_err(|error| of_zpl(&error))?;
         let root = Node(used.fs.root().0);
         drop(used);
-        Ok(Self { place, root, how, sizes, ended: Arc::default() })
+        Ok(Self { place, root, how, sizes, ops, ended: Arc::default() })
     }
 
     /// Set when its mount ends. Then all requests get `ESTALE`.
@@ -238,6 +243,11 @@ impl FileTree for VolumeFiles {
 
     fn changes_elsewhere(&self) -> bool {
         true
+    }
+
+    fn count(&self, _node: Node, ended: &Ended) {
+        let (ops, name) = &self.ops;
+        ops.count(Frontend::Fuse, ended, || name.get());
     }
 }
 

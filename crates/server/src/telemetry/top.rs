@@ -4,7 +4,8 @@
 //! The numbers are in memory. No pool is read and none of its locks is taken, so an answer comes
 //! while a pool is suspended.
 
-use crate::afs::Afs;
+use super::ops;
+use crate::pools::Pools;
 use afs::partition::PartitionId;
 use afs::server::Core;
 use afs::server::activity::calls::{Called, Calls};
@@ -44,17 +45,28 @@ impl Start {
     ///
     /// # Errors
     /// See [`api::Service::top`].
-    pub(crate) fn read(&self, caller: &Caller, afs: &Afs, query: &TopQuery) -> Result<Top, Error> {
+    pub(crate) fn read(&self, caller: &Caller, pools: &Pools, query: &TopQuery) -> Result<Top, Error> {
         if query.view == TopView::Promises {
             caller.must_own("the promises to clients of AFS")?;
         }
-        let running = afs.now();
+        // The other views must not wait for a server that starts or ends.
+        let is_of_afs = !matches!(query.view, TopView::Datasets | TopView::Ops | TopView::Locks);
+        let running = is_of_afs.then(|| pools.afs.now()).flatten();
         let core = running.as_deref().map(|running| &**running.server.core());
         let process = api::process_id();
         let mut top = Top { afs: core.is_some(), process, ..Top::default() };
         let mut began = self.clock;
         match (query.view, core) {
             (TopView::Locks, _) => (top.run, top.locks) = (process, locks(limit(query))),
+            (TopView::Datasets, _) => {
+                // Counters that begin during the reading have a number from here on.
+                (top.run, top.next) = (process, observe::ops::next_number());
+                top.pools = ops::datasets(&pools.table().present(), query.last, limit(query));
+            }
+            (TopView::Ops, _) => {
+                (top.run, top.next) = (process, observe::ops::next_number());
+                top.pools = ops::ops(&pools.table().present(), limit(query));
+            }
             (_, Some(core)) => {
                 began = core.activity.began.max(self.clock);
                 top.run = core.activity.run;
@@ -91,11 +103,11 @@ fn read(core: &Core, query: &TopQuery, top: &mut Top) {
         TopView::Volumes => volumes(core, query.last, limit, top),
         TopView::Attach => top.attach = attach(core, limit),
         TopView::Promises => promises(core, query, limit, top),
-        TopView::Locks => {}
+        TopView::Datasets | TopView::Ops | TopView::Locks => {}
     }
 }
 
-fn times(seen: LatencySnapshot) -> TopTimes {
+pub(super) fn times(seen: LatencySnapshot) -> TopTimes {
     TopTimes { sum: seen.sum, max: seen.max, buckets: seen.buckets }
 }
 

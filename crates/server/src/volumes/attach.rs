@@ -38,6 +38,7 @@ use api::{Caller, Error, Reason};
 use fuse::tree::{Allocate, Attr, Entry, FileTree, Flags, Node, Seek, SetAttr, Statfs, Time};
 use fuse::{Detach, Mount, Options};
 use nbd::{Code, Disk, Extent, Lease};
+use observe::ops::{Ended, Frontend};
 use parking_lot::{Mutex, RwLock};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
@@ -256,6 +257,12 @@ impl FileTree for Volumes {
             return Ok(());
         }
         self.file(node)?.disk().flush().map_err(errno(true))
+    }
+
+    fn count(&self, node: Node, ended: &Ended) {
+        if let Ok(file) = self.file(node) {
+            file.lease.count(Frontend::Block, ended);
+        }
     }
 }
 
