@@ -21,6 +21,8 @@ pub(crate) struct Counters {
     pub(crate) slog: BlockCounters,
     pub(crate) flush_count: Counter,
     pub(crate) commit_ns: Histogram,
+    pub(crate) unlinks: Counter,
+    pub(crate) unlinked: Counter,
 }
 
 /// Counters of log blocks on one class of devices.
@@ -92,6 +94,10 @@ pub struct Stats {
     pub flush_count: u64,
     /// Nanoseconds that commits took.
     pub commit_ns: HistogramSnapshot,
+    /// Files of the dataset that lost their last name (`nunlinks`).
+    pub unlinks: u64,
+    /// Those that were freed (`nunlinked`).
+    pub unlinked: u64,
 }
 
 impl Counters {
@@ -114,6 +120,8 @@ impl Counters {
             slog,
             flush_count: self.flush_count.get(),
             commit_ns: self.commit_ns.snapshot(),
+            unlinks: self.unlinks.get(),
+            unlinked: self.unlinked.get(),
         }
     }
 }
@@ -157,9 +165,11 @@ impl Stats {
         blocks(&mut self.slog, &other.slog);
         self.flush_count += other.flush_count;
         self.commit_ns.add(&other.commit_ns);
+        self.unlinks += other.unlinks;
+        self.unlinked += other.unlinked;
     }
 
-    /// All counters with their names.
+    /// All counters of the log with their names.
     ///
     /// The names are OpenZFS's where it counts the same (`zil_stats_t`).
     pub fn named(&self) -> Vec<(&'static str, u64)> {

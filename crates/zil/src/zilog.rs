@@ -264,6 +264,17 @@ impl Zilog {
         self.sa_xattrs.is_some()
     }
 
+    /// Counts a file that lost its last name. This is the place for it because the log is what a
+    /// file system has of its pool, as long as it is open.
+    pub fn count_unlink(&self) {
+        self.counters.unlinks.inc();
+    }
+
+    /// Counts a file without names that was freed.
+    pub fn count_unlinked(&self) {
+        self.counters.unlinked.inc();
+    }
+
     /// What the log has done (`zl_sums`).
     pub fn stats(&self) -> Stats {
         self.counters.snapshot()

@@ -23,6 +23,7 @@ use crate::pools::Pools;
 use crate::pools::imported::Imported;
 use api::{Kstat, KstatValue};
 use observe::HistogramSnapshot;
+use observe::ops::Op;
 use ondisk::ObjNum;
 use spa::Spa;
 use spa::txg::{Group, Stage, TxCounts};
@@ -171,15 +172,38 @@ fn scans(spa: &Spa) -> Option<Values> {
     Some(numbers([("waited_ns", spa.writer()?.scans().waited_ns())]))
 }
 
-/// The statistics of a dataset's intent log. The dataset's name comes from the pool's metadata.
+/// What users do with a dataset, and the statistics of its intent log. The dataset's name comes
+/// from the pool's metadata.
 fn objset(imported: &Imported, name: &str) -> Option<Values> {
     let object = u64::from_str_radix(name.strip_prefix("objset-0x")?, 16).ok()?;
     let counters = imported.pool.spa().writer()?.logs().stats_of(object)?;
     // A log without a dataset is about to disappear too.
     let dataset = imported.pool.dsl().by_object(ObjNum(object)).ok()?;
     let mut values = vec![("dataset_name".to_owned(), KstatValue::Text(dataset.name()))];
-    values.extend(numbers(counters.named()));
+    values.extend(numbers(files(imported, &dataset, &counters).into_iter().chain(counters.named())));
     Some(values)
+}
+
+/// Reads and writes of a dataset that succeeded, and the files that lost their last name
+/// (`dataset_kstat_values_t`).
+fn files(imported: &Imported, dataset: &dsl::Dataset, log: &zil::Stats) -> [(&'static str, u64); 6] {
+    let key = (dataset.object().0, dataset.phys().creation_txg.0);
+    let seen = imported.pool.ops().of(key).map(|ops| ops.snapshot()).unwrap_or_default();
+    let of = |op: Op| {
+        let all = seen.iter().filter(|one| one.op == op);
+        all.fold((0, 0), |(ops, bytes), one| {
+            (ops + one.times.count().saturating_sub(one.codes.sum()), bytes + one.bytes)
+        })
+    };
+    let ((writes, nwritten), (reads, nread)) = (of(Op::Write), of(Op::Read));
+    [
+        ("writes", writes),
+        ("nwritten", nwritten),
+        ("reads", reads),
+        ("nread", nread),
+        ("nunlinks", log.unlinks),
+        ("nunlinked", log.unlinked),
+    ]
 }
 
 /// The kstat of commit durations: of a pool, and with a dataset's object as suffix, of one log.

@@ -14,9 +14,10 @@
 //! kstat's name before them. Those of single datasets are left out, since there may be thousands.
 
 pub(crate) mod listener;
+mod ops;
 
 use crate::telemetry::kstats::COMMITS;
-use api::{Error, IoStat, Kstat, KstatValue, Pool, PoolQuery, Requests, ScanFunc, ScanState};
+use api::{Error, IoStat, Kstat, KstatValue, Pool, PoolQuery, Requests, ScanFunc, ScanState, TopPool};
 use api::{Vdev, VdevStat, VdevState};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
@@ -41,7 +42,15 @@ pub fn page(service: &(impl Requests + ?Sized)) -> Result<String, Error> {
         }
     }
     let mut registry = Registry::default();
-    registry.register_collector(Box::new(Page { pools, kstats: service.kstats()? }));
+    // A daemon of another version may not know these.
+    let [ops, datasets] = ops::queries().map(|query| match service.top(&query) {
+        Ok(top) => top.pools,
+        Err(error) => {
+            tracing::debug!(?error, "no metrics of operations");
+            Vec::new()
+        }
+    });
+    registry.register_collector(Box::new(Page { pools, kstats: service.kstats()?, ops, datasets }));
     let mut text = String::new();
     let written = prometheus_client::encoding::text::encode(&mut text, &registry);
     written.expect("a string takes whatever is written");
@@ -49,10 +58,12 @@ pub fn page(service: &(impl Requests + ?Sized)) -> Result<String, Error> {
 }
 
 /// The contents of a page.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Page {
     pools: Vec<Pool>,
     kstats: Vec<Kstat>,
+    ops: Vec<TopPool>,
+    datasets: Vec<TopPool>,
 }
 
 impl Collector for Page {
@@ -62,6 +73,7 @@ impl Collector for Page {
         self.of_vdevs(&mut to)?;
         self.service_times(&mut to)?;
         self.commits(&mut to)?;
+        ops::encode(&mut to, &self.ops, &self.datasets)?;
         self.counted(&mut to)
     }
 }

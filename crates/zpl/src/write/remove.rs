@@ -13,6 +13,7 @@ use ondisk::acl::AclPhys;
 use ondisk::sa::Attr as Sa;
 use ondisk::znode::Pflags;
 use std::collections::HashSet;
+use zil::Zilog;
 
 /// Estimate of what removing a name dirties, in bytes.
 pub(super) const REMOVE_BYTES: u64 = 2048;
@@ -340,6 +341,7 @@ impl FileSystem {
                 self.objset().free_object(&tx, acl)?;
             }
             w.dequeue(&tx, object)?;
+            w.txs.log().into_iter().for_each(Zilog::count_unlinked);
         }
         drop(whole);
         match xattrs {
@@ -450,6 +452,7 @@ impl Writer {
     pub(super) fn enqueue(&self, tx: &Tx, object: ObjNum) -> Result<()> {
         self.queue.update(tx, &queue_name(object), &Value::from(object.0))?;
         self.orphans.lock().insert(object);
+        self.txs.log().into_iter().for_each(Zilog::count_unlink);
         Ok(())
     }
 
