@@ -10,6 +10,8 @@ pub enum Json {
     Text(String),
     /// A number.
     Number(u64),
+    /// A finite number that is no integer, in its form in JSON.
+    Decimal(String),
     /// A flag.
     Bool(bool),
     /// A list of texts.
@@ -54,6 +56,13 @@ impl Object {
         self.put(key, Json::Number(value));
     }
 
+    /// Adds a number that may have a fraction, unless it is infinite or not a number.
+    pub fn decimal(&mut self, key: impl Into<String>, value: f64) {
+        if value.is_finite() {
+            self.put(key, Json::Decimal(value.to_string()));
+        }
+    }
+
     /// Adds a number, as a number if `as_int` is set and otherwise as text.
     pub fn int(&mut self, key: impl Into<String>, value: u64, as_int: bool) {
         self.put(key, if as_int { Json::Number(value) } else { Json::Text(value.to_string()) });
@@ -87,6 +96,7 @@ impl Object {
             match v {
                 Json::Text(t) => write_text(s, t),
                 Json::Number(n) => s.push_str(&n.to_string()),
+                Json::Decimal(n) => s.push_str(n),
                 Json::Bool(b) => s.push_str(if *b { "true" } else { "false" }),
                 Json::Texts(ts) => {
                     s.push('[');

@@ -27,6 +27,7 @@ pub mod doctor;
 pub mod estimate;
 pub mod exports;
 pub mod getprint;
+pub mod histogram;
 pub mod https;
 pub mod ids_to_path;
 pub mod json;

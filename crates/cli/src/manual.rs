@@ -23,7 +23,7 @@ use std::io;
 use std::path::Path;
 
 use crate::props::{self, Edit, PropDesc};
-use crate::{estimate, top, zfs, zpool};
+use crate::{estimate, histogram, top, zfs, zpool};
 use console::Out;
 use dsl::prop::PROPS;
 use ondisk::feature::Feature;
@@ -184,6 +184,7 @@ pub fn pages() -> Vec<Page> {
         "zdb" => vec!["zdb [OPTIONS] [-e [-p PATH ...]] [POOL[/DATASET] [OBJECT | RANGE ...]]".to_owned()],
         "bench" => vec![BENCH.to_owned()],
         "estimate" => vec![estimate::SYNOPSIS.to_owned()],
+        "histogram" => vec![histogram::SYNOPSIS.to_owned()],
         "top" => vec![top::SYNOPSIS.to_owned()],
         _ => vec!["poolhouse COMMAND [ARGUMENT ...]".to_owned()],
     };

@@ -36,9 +36,10 @@ usage: poolhouse COMMAND [ARGUMENT ...]
     serve             hold imported pools and their mounts; commands start it when they need it
     get, set          show and set tunables, and show kstats: numbers by OpenZFS's names
     arcstat           print what the cache does, line by line
-    top               show what the daemon does: calls, clients and volumes of its AFS server, and locks
+    top               show what users do with datasets and AFS volumes, how long it takes, and locks
     arc_summary       report on the cache and what belongs to it
     metrics           print what pools, devices and the cache do, as Prometheus reads it
+    histogram         print how numbers are distributed, and whether two samples differ
     estimate          say what a directory tree would take in a pool, by record size and compressor
     doctor            say what this machine lacks, and how to get it
     completion        print completions for a shell: bash, zsh or fish
@@ -48,7 +49,7 @@ poolhouse help COMMAND says more.
 
 /// The commands that `USAGE` lists.
 const COMMANDS: &str = "zpool zfs zdb zstream zinject ls cp send stream export unexport exports afs attach detach man bench serve get set \
-                        arcstat top arc_summary metrics estimate doctor completion";
+                        arcstat top arc_summary metrics histogram estimate doctor completion";
 
 fn main() -> ExitCode {
     let mut words = std::env::args_os();
@@ -162,6 +163,7 @@ fn run(command: &str, words: &[String], mut out: Out, mut err: Out) -> i32 {
             let service = server::service::connect();
             cli::stats::metrics(&mut out, &mut err, &service, words, &DAEMON)
         }
+        "histogram" => cli::histogram::run(&mut out, &mut err, words),
         "estimate" => cli::estimate::run(&mut out, &mut err, words),
         "doctor" => cli::doctor::run(&mut out, &mut err, words, &DAEMON),
         "completion" => cli::completion::run(&mut out, &mut err, words),
