@@ -428,7 +428,7 @@ pub struct DatasetUse {
     key: DatasetKey,
     /// Its counters, from the first operation that finds room on.
     ops: OnceLock<Arc<DatasetOps>>,
-    /// Operations that counted elsewhere, since there was no room.
+    /// Operations since one found no room. 0: there was always room.
     uncounted: AtomicU64,
 }
 
@@ -443,10 +443,14 @@ impl DatasetUse {
 
     /// Gets counters for the dataset, if there is room.
     fn begin(&self, name: &impl Fn() -> String) -> Option<&Arc<DatasetOps>> {
-        if !self.uncounted.fetch_add(1, Relaxed).is_multiple_of(RETRY) {
+        let is_full = self.uncounted.load(Relaxed) > 0;
+        if is_full && !self.uncounted.fetch_add(1, Relaxed).is_multiple_of(RETRY) {
             return None;
         }
-        let found = self.table.begin(self.key)?;
+        let Some(found) = self.table.begin(self.key) else {
+            self.uncounted.fetch_max(1, Relaxed);
+            return None;
+        };
         if let Err(found) = self.ops.set(found) {
             // Another thread was here first, and its use is the one that counts.
             found.uses.fetch_sub(1, Release);
