@@ -66,6 +66,7 @@ pub mod streams;
 #[cfg(test)]
 mod tests;
 mod top;
+mod work;
 
 pub use afs::{
     AFS_PAGE, AfsAdopt, AfsClient, AfsDisable, AfsEnable, AfsLock, AfsPartition, AfsQuery, AfsServer,
@@ -109,5 +110,6 @@ pub use stats::{Kstat, KstatValue, SplParameter, Tunable};
 pub use streams::{ReceiveRequest, RedactRequest, SendRequest};
 pub use top::{
     TOP_MAX, Top, TopAttach, TopCall, TopClass, TopClient, TopDataset, TopLock, TopOp, TopPool, TopPromise,
-    TopQuery, TopTimes, TopView, TopVolume, process_id,
+    TopQuery, TopThread, TopTimes, TopView, TopVolume, process_id,
 };
+pub use work::{AllUnderWay, SLOW_MAX, SlowOp, SlowOps, SlowQuery, Subject, UnderWay, Waited};

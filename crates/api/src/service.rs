@@ -4,13 +4,13 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::ops::Deref;
 
 use super::{
-    AfsClient, AfsDisable, AfsEnable, AfsLock, AfsPartition, AfsQuery, AfsStatus, AfsVolume, AttachRequest,
-    Caller, Changed, CreatePool, DatasetChange, DatasetList, DatasetQuery, DetachRequest, DiffPart,
-    DiffRequest, Error, EventPage, EventQuery, ExportList, ExportRequest, Found, Granted, HistoryPage, Hold,
-    ImportOutcome, ImportRequest, InjectRequest, Injected, Kstat, LoadKeyRequest, LogStats, Mount,
-    MountProgress, MountReport, MountRequest, ObjectPath, OfferRequest, Offered, Pool, PoolChange, PoolQuery,
-    Reason, RedactRequest, ScanRequest, SendRequest, Settings, SpaceClass, SpaceEntry, SplParameter, Top,
-    TopQuery, Tunable, UnmountRequest, WithdrawRequest,
+    AfsClient, AfsDisable, AfsEnable, AfsLock, AfsPartition, AfsQuery, AfsStatus, AfsVolume, AllUnderWay,
+    AttachRequest, Caller, Changed, CreatePool, DatasetChange, DatasetList, DatasetQuery, DetachRequest,
+    DiffPart, DiffRequest, Error, EventPage, EventQuery, ExportList, ExportRequest, Found, Granted,
+    HistoryPage, Hold, ImportOutcome, ImportRequest, InjectRequest, Injected, Kstat, LoadKeyRequest,
+    LogStats, Mount, MountProgress, MountReport, MountRequest, ObjectPath, OfferRequest, Offered, Pool,
+    PoolChange, PoolQuery, Reason, RedactRequest, ScanRequest, SendRequest, Settings, SlowOps, SlowQuery,
+    SpaceClass, SpaceEntry, SplParameter, Top, TopQuery, Tunable, UnmountRequest, WithdrawRequest,
 };
 
 /// A reply's body.
@@ -457,6 +457,12 @@ methods! {
     afs_locks(query: AfsQuery => &AfsQuery) -> Vec<AfsLock>;
     /// What the daemon does, in numbers that only grow. No pool is read, and none is waited for.
     top(query: TopQuery => &TopQuery) -> Top;
+    /// What is under way: operations of users, requests of commands, tasks of the engine. No pool's
+    /// lock is taken. Paths are left out if finding them takes long.
+    under_way() -> AllUnderWay;
+    /// Slow operations of users, and where their time went. Paths are left out if finding them
+    /// takes long.
+    slow(query: SlowQuery => &SlowQuery) -> SlowOps;
 }
 
 /// Requests of this process to its own service, without a connection.

@@ -45,6 +45,8 @@ pub enum TopView {
     Locks,
     /// Which client has promises for which volume. Only for the daemon's owners.
     Promises,
+    /// Threads of the daemon. Only for its owners.
+    Threads,
 }
 
 /// A request for one view.
@@ -101,6 +103,8 @@ pub struct Top {
     pub promises: Vec<TopPromise>,
     /// How many promises are not in the list.
     pub other_promises: u64,
+    /// [`TopView::Threads`].
+    pub threads: Vec<TopThread>,
 }
 
 /// Operations that front ends do on datasets of a pool.
@@ -283,6 +287,28 @@ pub struct TopLock {
     pub name: String,
     /// How long threads waited.
     pub waits: TopTimes,
+}
+
+/// A thread of the daemon.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TopThread {
+    /// Its number in the system.
+    pub tid: u32,
+    /// Its name.
+    pub name: String,
+    /// When it began, by the system's clock; a later thread can have the same number.
+    pub began: u64,
+    /// Nanoseconds that it computed as a user.
+    pub user_ns: u64,
+    /// Nanoseconds that the kernel computed for it.
+    pub system_ns: u64,
+    /// Nanoseconds that it waited for a processor.
+    pub latency_ns: u64,
+    /// Nanoseconds of its waits by kind, those that there were.
+    pub waits: Vec<(String, u64)>,
+    /// What it does now. Empty: nothing for a user, or nothing that is known.
+    pub doing: String,
 }
 
 /// Promises of a volume to a client.

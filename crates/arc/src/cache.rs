@@ -8,6 +8,7 @@ use crate::recipe::Recipe;
 use crate::store::{BlockRef, Found, PendingRead, Stats, Store, Stored};
 use codec::compress::ZstdLevel;
 use device::{Block, Sparse};
+use observe::work::{self, Wait};
 use ondisk::{Blkptr, DmuType, Txg};
 use std::any::Any;
 use std::sync::atomic::Ordering::Relaxed;
@@ -371,6 +372,7 @@ impl Cache {
                 if !is_paced {
                     other.hurries.store(true, Relaxed);
                 }
+                let _waiting = work::wait(Wait::Read, 0);
                 let mut done = other.done.lock();
                 loop {
                     match done.as_ref() {

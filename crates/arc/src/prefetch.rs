@@ -21,6 +21,7 @@
 
 use crate::tunables::{VDEV_AGGREGATION_LIMIT, VDEV_ASYNC_READ_MAX_ACTIVE, VDEV_ASYNC_READ_MIN_ACTIVE};
 use observe::Counter;
+use observe::work::{self, Job, Task};
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -267,6 +268,7 @@ impl Inner {
                 drop(s);
                 // Counted however the read ends, so that no thread waits for a read that is over.
                 let active = Active { inner: &self, bytes };
+                let _running = work::begin(Job::task(Task::Prefetch, 0));
                 of.read_ahead(level, blkid);
                 drop(of);
                 drop(active);

@@ -16,6 +16,8 @@
 //! # Locks
 //! The mutex is taken when the marks are passed, never while memory is free.
 
+use observe::work::{self, Wait};
+
 use crate::sync::{AtomicBool, AtomicU64, Condvar, Mutex, Ordering};
 
 /// The reservations of a store; see the module.
@@ -144,6 +146,7 @@ impl Pressure {
         let mut s = self.state.lock();
         let patience = s.rounds + 2;
         s.waiters += 1;
+        let _waiting = work::wait(Wait::Cache, 0);
         let taken = loop {
             if self.try_take(bytes) {
                 break Reserved::Waited;
@@ -216,6 +219,7 @@ impl Pressure {
     pub(crate) fn await_round(&self) {
         let mut s = self.state.lock();
         let patience = s.rounds + 2;
+        let _waiting = work::wait(Wait::Cache, 0);
         while !s.closing && s.rounds < patience && self.size() > self.low() {
             self.told.store(true, Ordering::SeqCst);
             self.work.notify_one();

@@ -81,13 +81,13 @@ fn commands() -> [Command; 2] {
 }
 
 /// The commands of the program under its own name.
-const OWN: &str = "zpool zfs zdb zstream ls cp send stream export unexport exports afs attach detach man bench serve get set arcstat top arc_summary metrics histogram estimate doctor completion help version";
+const OWN: &str = "zpool zfs zdb zstream ls cp send stream export unexport exports afs attach detach man bench serve get set arcstat top ops slower arc_summary metrics histogram estimate doctor completion help version";
 /// The operands of some commands, if they are not files.
 const THEN: [(&str, &str); 6] = [
     ("get", "tunable kstat"),
     ("set", "tunable"),
     ("completion", "bash zsh fish"),
-    ("top", "-v calls clients volumes attach locks promises"),
+    ("top", "-v calls clients volumes attach locks promises threads"),
     (
         "afs",
         "enable disable status volumes report clients locks export adopt $(zfs list -H -o name -t filesystem 2>/dev/null)",

@@ -34,8 +34,12 @@ pub mod json;
 pub mod manual;
 pub mod mount_zfs;
 pub mod names;
+pub mod ops;
 pub mod proplist;
 pub mod props;
+#[cfg(test)]
+mod sink;
+pub mod slower;
 pub mod stats;
 mod stream_copy;
 pub mod sysfs;

@@ -23,7 +23,7 @@ use std::io;
 use std::path::Path;
 
 use crate::props::{self, Edit, PropDesc};
-use crate::{estimate, histogram, top, zfs, zpool};
+use crate::{estimate, histogram, ops, slower, top, zfs, zpool};
 use console::Out;
 use dsl::prop::PROPS;
 use ondisk::feature::Feature;
@@ -185,6 +185,8 @@ pub fn pages() -> Vec<Page> {
         "bench" => vec![BENCH.to_owned()],
         "estimate" => vec![estimate::SYNOPSIS.to_owned()],
         "histogram" => vec![histogram::SYNOPSIS.to_owned()],
+        "ops" => vec![ops::SYNOPSIS.to_owned()],
+        "slower" => vec![slower::SYNOPSIS.to_owned()],
         "top" => vec![top::SYNOPSIS.to_owned()],
         _ => vec!["poolhouse COMMAND [ARGUMENT ...]".to_owned()],
     };

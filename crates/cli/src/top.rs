@@ -18,7 +18,8 @@ mod datasets;
 mod locks;
 mod ops;
 mod promises;
-mod table;
+pub(crate) mod table;
+mod threads;
 mod volumes;
 
 use api::{TOP_MAX, Top, TopQuery, TopView};
@@ -49,6 +50,7 @@ interval of INTERVAL seconds, COUNT times or without end. On a terminal, q or Ct
                       locks: how long threads of the daemon waited for its locks
                       promises: which client has promises for which volume, now; only for root and the
                       daemon's own user
+                      threads: what each thread of the daemon computes and waits for; also only for them
     -p, --parsable    one header, tabs between columns, the time first, and exact numbers
     -j, --json        one JSON document for each interval, with exact numbers
     --limit N         at most N rows; the sums are of all
@@ -72,7 +74,7 @@ const LONG: [Long; 8] = [
 ];
 
 /// The views by name, with their columns.
-const VIEWS: [(&str, TopView, &[table::Column]); 8] = [
+const VIEWS: [(&str, TopView, &[table::Column]); 9] = [
     ("datasets", TopView::Datasets, &datasets::COLUMNS),
     ("ops", TopView::Ops, &ops::COLUMNS),
     ("calls", TopView::Calls, &calls::COLUMNS),
@@ -81,6 +83,7 @@ const VIEWS: [(&str, TopView, &[table::Column]); 8] = [
     ("attach", TopView::Attach, &attach::COLUMNS),
     ("locks", TopView::Locks, &locks::COLUMNS),
     ("promises", TopView::Promises, &promises::COLUMNS),
+    ("threads", TopView::Threads, &threads::COLUMNS),
 ];
 
 /// How the numbers are printed.
@@ -241,7 +244,7 @@ fn ask(cx: &mut Cx, asked: &Asked) -> Result<Top, Stop> {
 
 /// Whether a view has only numbers of the AFS server.
 fn is_of_afs(view: TopView) -> bool {
-    !matches!(view, TopView::Datasets | TopView::Ops | TopView::Locks)
+    !matches!(view, TopView::Datasets | TopView::Ops | TopView::Locks | TopView::Threads)
 }
 
 fn show(cx: &mut Cx, asked: &Asked) -> Outcome {
@@ -316,6 +319,7 @@ fn table(asked: &Asked, before: &Top, now: &Top) -> Table {
         (TopView::Attach, _) => attach::table(before, now),
         (TopView::Locks, _) => locks::table(before, now),
         (TopView::Promises, _) => promises::table(now),
+        (TopView::Threads, _) => threads::table(before, now),
     };
     table.limit(asked.limit);
     table

@@ -9,6 +9,7 @@
 //! One mutex, held while the locked and wanted ranges are compared. A thread locks its range before
 //! it takes a transaction.
 
+use observe::work::{self, Wait};
 use parking_lot::{Condvar, Mutex};
 
 /// Locked and wanted ranges, in the order of their requests (`zfs_rangelock_t`).
@@ -61,6 +62,7 @@ impl RangeLocks {
         };
         while blocked(&s) {
             s.waiting += 1;
+            let _waiting = work::wait(Wait::Lock, 0);
             self.freed.wait(&mut s);
             s.waiting -= 1;
         }

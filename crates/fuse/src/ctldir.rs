@@ -702,6 +702,31 @@ impl FileTree for WithSnapshots {
         }
     }
 
+    fn dataset_of(&self, node: Node) -> Option<(String, Option<u64>)> {
+        match Self::place(node).ok()? {
+            NodeLocation::Snapshot(slot, node) => {
+                let (snapshot, _) = self.slots.lock().touch(slot)?;
+                snapshot.tree.dataset_of(node)
+            }
+            NodeLocation::Head => self.head.dataset_of(node),
+            NodeLocation::Control | NodeLocation::Snapdir => {
+                self.head.dataset_of(self.root()).map(|(dataset, _)| (dataset, None))
+            }
+        }
+    }
+
+    fn path_of(&self, node: Node) -> Option<Vec<u8>> {
+        match Self::place(node).ok()? {
+            NodeLocation::Snapshot(slot, node) => {
+                let (snapshot, _) = self.slots.lock().touch(slot)?;
+                snapshot.tree.path_of(node)
+            }
+            NodeLocation::Head => self.head.path_of(node),
+            NodeLocation::Control => Some(b"/.zfs".to_vec()),
+            NodeLocation::Snapdir => Some(b"/.zfs/snapshot".to_vec()),
+        }
+    }
+
     fn count(&self, node: Node, ended: &Ended) {
         match Self::place(node) {
             Ok(NodeLocation::Snapshot(slot, node)) => {

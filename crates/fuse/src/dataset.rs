@@ -513,6 +513,16 @@ impl FileTree for Dataset {
         self.told(self.root(), self.here()?.sync())
     }
 
+    fn dataset_of(&self, node: Node) -> Option<(String, Option<u64>)> {
+        Some((self.name(), self.object(node).ok().map(|object| object.0)))
+    }
+
+    fn path_of(&self, node: Node) -> Option<Vec<u8>> {
+        let object = self.object(node).ok()?;
+        // An exchange of the contents may take long, and does not wait for this.
+        self.fs.try_read()?.as_ref()?.object_path(object).ok()
+    }
+
     fn count(&self, _node: Node, ended: &Ended) {
         if let Some(ops) = &self.ops {
             ops.count(Frontend::Fuse, ended, || self.name());

@@ -450,6 +450,24 @@ impl Nest {
         self.places.get(number).ok_or(Errno::STALE)
     }
 
+    /// Runs `work` with the file system of a node and its own number of it, without a wait. `None`
+    /// if the file system is closed.
+    fn within<R>(&self, node: Node, work: impl FnOnce(&dyn FileTree, Node) -> Option<R>) -> Option<R> {
+        if node.0 & NESTED == 0 {
+            return work(&*self.top, node);
+        }
+        let (fs, tag) = self.place(node).ok()?;
+        let inner = Node(u64::from(tag) << OBJECT_BITS | node.0 & OBJECT_MASK);
+        if fs.is_outer() {
+            return work(&*self.top, inner);
+        }
+        let tree = match fs.content.try_read()?.as_ref()? {
+            Content::Open(tree) => Arc::clone(tree),
+            Content::Later(_) => return None,
+        };
+        work(&*tree, inner)
+    }
+
     /// The file system's own number of a node.
     ///
     /// # Errors

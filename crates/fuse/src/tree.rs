@@ -1,7 +1,7 @@
 //! The interface between the protocol and a file system: a tree of nodes, addressed by number.
 
 use crate::caller::Asker;
-use observe::ops::Ended;
+use observe::ops::{Ended, Frontend};
 use rustix::io::Errno;
 
 /// A node of a tree, by the number under which the kernel addresses it.
@@ -668,6 +668,21 @@ pub trait FileTree: Send + Sync {
     ///
     /// OpenZFS: `zpl_evict_inode`.
     fn forget(&self, _node: Node, _times: u64) {}
+
+    /// What users reach the nodes through.
+    fn frontend(&self) -> Frontend {
+        Frontend::Fuse
+    }
+
+    /// The name of a node's dataset, and the node's object there. This waits for no device.
+    fn dataset_of(&self, _node: Node) -> Option<(String, Option<u64>)> {
+        None
+    }
+
+    /// The path of a node in its dataset, if it has one.
+    fn path_of(&self, _node: Node) -> Option<Vec<u8>> {
+        None
+    }
 
     /// Counts an operation on a node that has ended, for the node's dataset.
     fn count(&self, _node: Node, _ended: &Ended) {}

@@ -46,11 +46,12 @@ mod refused;
 use crate::abi::op;
 use crate::dataset::Stale;
 use crate::dispatch::{
-    Behaviour, MAX_WRITE, Outcome, answer, leaves_wrong_pages, nodeid_of, takes_setxattr_ext,
+    Behaviour, MAX_WRITE, Outcome, answer, leaves_wrong_pages, node_of, nodeid_of, takes_setxattr_ext,
 };
 use crate::error::Error;
 use crate::message::{Answer, Request};
 use crate::tree::{FileTree, Node};
+use observe::work::{self, Place, Registered};
 use parking_lot::{Condvar, Mutex, RwLock};
 use poolhouse::spa::txg::work_for;
 use refused::{Refused, drop_name, drop_pages};
@@ -59,8 +60,8 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -116,6 +117,8 @@ impl Pace {
 struct Session {
     device: OwnedFd,
     tree: Arc<dyn FileTree>,
+    /// Its number for operations under way.
+    place: Registered,
     behaviour: Behaviour,
     /// What the INIT handshake added to the behaviour.
     setxattr_ext: AtomicBool,
@@ -285,9 +288,10 @@ impl Workers {
     ) -> Result<(u64, Arc<Done>), Error> {
         let id = self.shared.next_id.fetch_add(1, Ordering::Relaxed);
         let done = Arc::new(Done::default());
-        let session = Arc::new(Session {
+        let session = Arc::new_cyclic(|this: &Weak<Session>| Session {
             device,
             tree,
+            place: work::register(this.clone()),
             behaviour,
             setxattr_ext: AtomicBool::new(false),
             pace: Mutex::default(),
@@ -528,6 +532,16 @@ impl Shared {
     }
 }
 
+impl Place for Session {
+    fn dataset(&self, node: u64) -> Option<(String, Option<u64>)> {
+        self.tree.dataset_of(node_of(&*self.tree, node))
+    }
+
+    fn path(&self, node: u64) -> Option<Vec<u8>> {
+        self.tree.path_of(node_of(&*self.tree, node))
+    }
+}
+
 impl Session {
     /// Sends a notification to the kernel.
     ///
@@ -551,6 +565,7 @@ impl Session {
         }
         let setxattr_ext = self.setxattr_ext.load(Ordering::Acquire);
         let behaviour = Behaviour { setxattr_ext, ..self.behaviour };
+        let _running = counted::begin(&*self.tree, self.place.number(), request, began);
         let Outcome::Send(result) = answer(&*self.tree, behaviour, request, out) else { return false };
         counted::count(&*self.tree, request, began, result, out);
         let bytes = out.finish(request.head.unique, result);

@@ -75,20 +75,25 @@ impl Request {
         }
     }
 
+    /// The operation that it is.
+    pub fn op(&self) -> Op {
+        match self.command {
+            cmd::READ => Op::Read,
+            cmd::WRITE => Op::Write,
+            cmd::FLUSH => Op::Flush,
+            cmd::TRIM => Op::Trim,
+            cmd::WRITE_ZEROES => Op::WriteZeroes,
+            cmd::BLOCK_STATUS => Op::BlockStatus,
+            cmd::CACHE => Op::Cache,
+            _ => Op::Unknown,
+        }
+    }
+
     /// The operation that it was, if it ends now. `began` is when all of it was there.
     pub fn ended(&self, began: Instant, failed: Option<Code>) -> Ended {
-        let (op, bytes) = match self.command {
-            cmd::READ => (Op::Read, self.len),
-            cmd::WRITE => (Op::Write, self.len),
-            cmd::FLUSH => (Op::Flush, 0),
-            cmd::TRIM => (Op::Trim, 0),
-            cmd::WRITE_ZEROES => (Op::WriteZeroes, 0),
-            cmd::BLOCK_STATUS => (Op::BlockStatus, 0),
-            cmd::CACHE => (Op::Cache, 0),
-            _ => (Op::Unknown, 0),
-        };
+        let bytes = if matches!(self.command, cmd::READ | cmd::WRITE) { self.len } else { 0 };
         // The codes of the protocol are errnos of Linux.
-        Ended::now(op, began, bytes.into(), failed.map(|code| code as i32))
+        Ended::now(self.op(), began, bytes.into(), failed.map(|code| code as i32))
     }
 
     fn is_write(&self) -> bool {

@@ -32,6 +32,7 @@ use crate::server::{Exports, Listing, Offer};
 use crate::tls::Tls;
 use crate::volumes::{Lease, Volumes};
 use observe::ops::Frontend;
+use observe::work::{self, Job, Kind};
 use std::io::IoSlice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -613,9 +614,13 @@ impl Requests<'_> {
             let (answers, began) = (self.answers.clone(), Instant::now());
             self.volumes.crew().spawn(move || {
                 let gone = || gone.load(Ordering::Relaxed);
+                let kind = Kind::Request(Frontend::Nbd, request.op());
+                let (place, node) = (lease.place(), 0);
+                let running = work::begin_queued(Job { kind, place, node, pid: 0, uid: 0, began });
                 let (reply, failed) = command::run(lease.disk(), mode, &request, &payload, &gone);
                 // It comes before the reply, so that the client finds it counted.
                 lease.count(Frontend::Nbd, &request.ended(began, failed));
+                drop(running);
                 drop(lease);
                 // If there is no receiver, the client is gone.
                 drop(answers.send(Outgoing { reply, _held: held }));

@@ -27,12 +27,13 @@ use crate::workers::Workers;
 use dmu::Extent;
 use dsl::{Kind, LongHold, Prop, Value};
 use observe::ops::{DatasetUse, Ended, Frontend};
+use observe::work::{self, Place, Registered};
 use ondisk::ObjNum;
 use parking_lot::{Condvar, Mutex};
 use poolhouse::Pool;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use zvol::Volume;
@@ -69,8 +70,9 @@ enum Slot {
 
 /// An open volume.
 struct Open {
-    /// The name of its dataset, as of the last lookup.
-    name: Mutex<String>,
+    name: Arc<Name>,
+    /// The number of `name` for operations under way.
+    place: Registered,
     volume: Volume,
     /// Whether writes are refused: for a snapshot, in a read-only pool, or with `readonly=on`.
     read_only: AtomicBool,
@@ -78,6 +80,19 @@ struct Open {
     over: watch::Sender<bool>,
     ops: DatasetUse,
     _hold: Option<LongHold>,
+}
+
+/// The name of an export's dataset, as of the last lookup.
+struct Name(Mutex<String>);
+
+impl Place for Name {
+    fn dataset(&self, _: u64) -> Option<(String, Option<u64>)> {
+        Some((self.0.lock().clone(), None))
+    }
+
+    fn path(&self, _: u64) -> Option<Vec<u8>> {
+        None
+    }
 }
 
 /// A use of an export, which stays open while there is one.
@@ -225,14 +240,16 @@ impl Volumes {
         let read_only = AtomicBool::new(self.read_only(dataset)?);
         let key = (dataset.object().0, dataset.phys().creation_txg.0);
         let ops = self.pool.ops().dataset(key);
-        let (called, over) = (Mutex::new(name.to_owned()), watch::Sender::new(false));
+        let (called, over) = (Arc::new(Name(Mutex::new(name.to_owned()))), watch::Sender::new(false));
+        let this: Weak<Name> = Arc::downgrade(&called);
+        let place = work::register(this);
         let writer = self.pool.spa().writer();
         if dataset.is_snapshot() || writer.is_none() {
             // The hold comes before the open, so that the snapshot can't be destroyed in between.
             let hold = writer.map(|live| live.dsl().heads().long_hold(dataset.object().0));
             let again = self.pool.dataset(name).map_err(failed)?;
             let volume = again.volume().map_err(failed)?;
-            return Ok(Open { name: called, volume, read_only, over, ops, _hold: hold });
+            return Ok(Open { name: called, place, volume, read_only, over, ops, _hold: hold });
         }
         let volume = self.pool.open_volume(dataset).map_err(|error| match &error {
             poolhouse::Error::Dataset(dsl::Error::Refused { why: dsl::Refusal::Busy, .. }) => {
@@ -240,7 +257,7 @@ impl Volumes {
             }
             _ => failed(error),
         })?;
-        Ok(Open { name: called, volume, read_only, over, ops, _hold: None })
+        Ok(Open { name: called, place, volume, read_only, over, ops, _hold: None })
     }
 
     /// The dataset of an export.
@@ -282,8 +299,8 @@ impl Volumes {
             let dataset = self.pool.spa().read(|| self.pool.dsl().by_object(ObjNum(object)));
             let said = dataset.map_err(|e| self.failed(self.pool.name(), e)).and_then(|dataset| {
                 let open = lease.open();
-                *open.name.lock() = dataset.name();
-                open.ops.rename_to(|| open.name.lock().clone());
+                *open.name.0.lock() = dataset.name();
+                open.ops.rename_to(|| open.name.0.lock().clone());
                 self.read_only(&dataset)
             });
             match said {
@@ -332,7 +349,7 @@ impl Volumes {
     pub fn users(&self) -> Vec<User> {
         let table = self.table.lock();
         let used = table.open.values().filter_map(|slot| match slot {
-            Slot::Open(open, users) => Some(User { name: open.name.lock().clone(), connections: *users }),
+            Slot::Open(open, users) => Some(User { name: open.name.0.lock().clone(), connections: *users }),
             Slot::Moving => None,
         });
         used.collect()
@@ -418,10 +435,20 @@ impl Lease {
         self.open().over.subscribe()
     }
 
+    /// The number of the volume for operations under way.
+    pub fn place(&self) -> u64 {
+        self.open().place.number()
+    }
+
+    /// The present name of its dataset.
+    pub fn name(&self) -> String {
+        self.open().name.0.lock().clone()
+    }
+
     /// Counts an operation on the volume that has ended.
     pub fn count(&self, frontend: Frontend, ended: &Ended) {
         let open = self.open();
-        open.ops.count(frontend, ended, || open.name.lock().clone());
+        open.ops.count(frontend, ended, || open.name.0.lock().clone());
     }
 
     /// The open export.

@@ -11,9 +11,10 @@
 //! # See
 //! OpenZFS has no counterpart; `lockstat` measures the same in a kernel.
 
+use crate::work::{self, Wait};
 use crate::{Latency, LatencySnapshot};
 use parking_lot::MutexGuard;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
 /// All sites with at least one wait.
@@ -23,7 +24,8 @@ static SITES: parking_lot::Mutex<Vec<&'static Site>> = parking_lot::Mutex::new(V
 #[derive(Debug)]
 pub struct Site {
     name: &'static str,
-    listed: AtomicBool,
+    /// Its place in [`SITES`] and 1; 0 before the first wait.
+    number: AtomicU64,
     wait_ns: Latency,
     /// Number of threads that have begun to wait.
     #[cfg(test)]
@@ -46,7 +48,7 @@ impl Site {
     pub const fn new(name: &'static str) -> Self {
         Self {
             name,
-            listed: AtomicBool::new(false),
+            number: AtomicU64::new(0),
             wait_ns: Latency::new(),
             #[cfg(test)]
             waiting: std::sync::atomic::AtomicUsize::new(0),
@@ -62,10 +64,29 @@ impl Site {
     fn waited(&'static self, since: Instant) {
         let ns = u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
         self.wait_ns.record(ns);
-        if !self.listed.load(Relaxed) && !self.listed.swap(true, Relaxed) {
-            SITES.lock().push(self);
+    }
+
+    /// Its number, from its first wait on.
+    fn number(&'static self) -> u64 {
+        match self.number.load(Relaxed) {
+            0 => {
+                let mut sites = SITES.lock();
+                // Another thread may have been here first.
+                if self.number.load(Relaxed) == 0 {
+                    sites.push(self);
+                    self.number.store(sites.len() as u64, Relaxed);
+                }
+                self.number.load(Relaxed)
+            }
+            number => number,
         }
     }
+}
+
+/// The name of the site with this number: see [`work::wait`].
+pub fn site_name(number: u64) -> Option<&'static str> {
+    let at = usize::try_from(number.checked_sub(1)?).ok()?;
+    SITES.lock().get(at).map(|site| site.name)
 }
 
 /// Statistics of all sites with a wait since the program began, sorted by name.
@@ -100,6 +121,7 @@ impl<T> Mutex<T> {
     #[cold]
     fn wait(&self) -> MutexGuard<'_, T> {
         let since = Instant::now();
+        let _waiting = work::wait_since(Wait::Lock, self.site.number(), since);
         #[cfg(test)]
         self.site.waiting.fetch_add(1, Relaxed);
         let guard = self.inner.lock();

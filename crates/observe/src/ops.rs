@@ -14,13 +14,16 @@
 //! # Locks
 //! A lock is taken at the first operation of a front end on a dataset, and for a reading.
 
+use crate::op::nanos;
+use crate::slow::Slowest;
 use crate::{Codes, CodesSnapshot, Counter, Latency, LatencySnapshot};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+
+pub use crate::op::{Class, Ended, Frontend, Op};
 
 /// The most datasets of a pool that have counters of their own.
 pub const KEPT: usize = 4096;
@@ -28,205 +31,15 @@ pub const KEPT: usize = 4096;
 const ROOM: usize = KEPT / 8;
 /// A dataset without counters of its own tries to get some once in so many operations.
 const RETRY: u64 = 1024;
+const MINUTE_NS: u64 = 60_000_000_000;
 
 /// The number of the next counters.
 static NEXT: AtomicU64 = AtomicU64::new(1);
-/// When [`DatasetOps::last`] was 0.
-static BEGAN: OnceLock<Instant> = OnceLock::new();
 
 /// The number that the next dataset's or pool's counters get. Each gets a greater one than all
 /// before.
 pub fn next_number() -> u64 {
     NEXT.load(Relaxed)
-}
-
-/// Defines an enum whose values have names.
-macro_rules! named {
-    ($(#[$about:meta])* $enum:ident { $($(#[$meta:meta])* $value:ident $name:literal,)* }) => {
-        $(#[$about])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        pub enum $enum { $($(#[$meta])* $value,)* }
-
-        impl $enum {
-            /// All of them, in order.
-            pub const ALL: &'static [Self] = &[$(Self::$value,)*];
-
-            /// Its name in lower case.
-            pub fn name(self) -> &'static str {
-                match self { $(Self::$value => $name,)* }
-            }
-        }
-    };
-}
-
-named! {
-    /// What users reach a dataset through.
-    Frontend {
-        /// A mounted file system.
-        Fuse "fuse",
-        /// An exported volume.
-        Nbd "nbd",
-        /// A volume that is attached as a block device.
-        Block "block",
-    }
-}
-
-named! {
-    /// What operations have in common, for the counters of a dataset.
-    Class {
-        /// They read data.
-        Read "read",
-        /// They write data.
-        Write "write",
-        /// They wait until changes are durable.
-        Sync "sync",
-        /// They find a name in a directory.
-        Lookup "lookup",
-        /// They list, add, remove or rename names.
-        Names "names",
-        /// They read or change attributes.
-        Attributes "attributes",
-        /// They free space, or anything else.
-        Other "other",
-    }
-}
-
-named! {
-    /// The operations, by the names of system calls, or of NBD's commands.
-    Op {
-        /// Reads data.
-        Read "read",
-        /// Writes data.
-        Write "write",
-        /// Makes a file or directory durable.
-        Fsync "fsync",
-        /// Makes a file system durable.
-        Syncfs "syncfs",
-        /// Makes a volume durable.
-        Flush "flush",
-        /// Finds a name.
-        Lookup "lookup",
-        /// Lists names.
-        Readdir "readdir",
-        /// Creates a file that is not a directory.
-        Mknod "mknod",
-        /// Creates a file without a name.
-        Tmpfile "tmpfile",
-        /// Creates a directory.
-        Mkdir "mkdir",
-        /// Creates a symbolic link.
-        Symlink "symlink",
-        /// Adds a name to a file.
-        Link "link",
-        /// Removes a name.
-        Unlink "unlink",
-        /// Removes a directory.
-        Rmdir "rmdir",
-        /// Renames.
-        Rename "rename",
-        /// Reads the target of a symbolic link.
-        Readlink "readlink",
-        /// Reads attributes.
-        Getattr "getattr",
-        /// Changes attributes.
-        Setattr "setattr",
-        /// Reads an extended attribute.
-        Getxattr "getxattr",
-        /// Lists extended attributes.
-        Listxattr "listxattr",
-        /// Changes an extended attribute.
-        Setxattr "setxattr",
-        /// Removes an extended attribute.
-        Removexattr "removexattr",
-        /// Reads the sizes of a file system.
-        Statfs "statfs",
-        /// Reads or changes flags of a file.
-        Ioctl "ioctl",
-        /// Opens a file or directory.
-        Open "open",
-        /// Finds data or a hole, or tells where both are.
-        Seek "lseek",
-        /// Allocates, frees or zeroes a range of a file.
-        Fallocate "fallocate",
-        /// Shares a range with another file.
-        CopyFileRange "copy_file_range",
-        /// Frees a range of a volume.
-        Trim "trim",
-        /// Zeroes a range of a volume.
-        WriteZeroes "write_zeroes",
-        /// Tells where a volume has data and where holes.
-        BlockStatus "block_status",
-        /// Reads a range of a volume into the cache.
-        Cache "cache",
-        /// Anything else.
-        Unknown "unknown",
-    }
-}
-
-impl Op {
-    /// The class that it belongs to.
-    pub fn class(self) -> Class {
-        match self {
-            Self::Read => Class::Read,
-            Self::Write => Class::Write,
-            Self::Fsync | Self::Syncfs | Self::Flush => Class::Sync,
-            Self::Lookup => Class::Lookup,
-            Self::Readdir
-            | Self::Mknod
-            | Self::Tmpfile
-            | Self::Mkdir
-            | Self::Symlink
-            | Self::Link
-            | Self::Unlink
-            | Self::Rmdir
-            | Self::Rename => Class::Names,
-            Self::Readlink
-            | Self::Getattr
-            | Self::Setattr
-            | Self::Getxattr
-            | Self::Listxattr
-            | Self::Setxattr
-            | Self::Removexattr
-            | Self::Statfs
-            | Self::Ioctl => Class::Attributes,
-            Self::Open
-            | Self::Seek
-            | Self::Fallocate
-            | Self::CopyFileRange
-            | Self::Trim
-            | Self::WriteZeroes
-            | Self::BlockStatus
-            | Self::Cache
-            | Self::Unknown => Class::Other,
-        }
-    }
-}
-
-/// An operation that has ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ended {
-    /// What it was.
-    pub op: Op,
-    /// When it reached the front end.
-    pub began: Instant,
-    /// How long it took from then on.
-    pub took: Duration,
-    /// Bytes of data that it read or wrote. Those of a failed one don't count.
-    pub bytes: u64,
-    /// The errno with which it failed.
-    pub failed: Option<i32>,
-}
-
-impl Ended {
-    /// An operation that ends now.
-    pub fn now(op: Op, began: Instant, bytes: u64, failed: Option<i32>) -> Self {
-        let bytes = if failed.is_some() { 0 } else { bytes };
-        Self { op, began, took: began.elapsed(), bytes, failed }
-    }
-}
-
-fn nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Operations of one kind on a dataset, through one front end.
@@ -271,7 +84,7 @@ pub fn merge(into: &mut Vec<OpSnapshot>, other: &[OpSnapshot]) {
 pub struct DatasetOps {
     number: u64,
     name: Mutex<String>,
-    /// When the last operation ended, in nanoseconds after [`BEGAN`].
+    /// When the last operation ended, by [`Ended::at`].
     last: AtomicU64,
     /// How many [`DatasetUse`]s count here. Changed upwards only under the lock of the table.
     uses: AtomicUsize,
@@ -322,9 +135,8 @@ impl DatasetOps {
         if let Some(code) = ended.failed {
             counters.codes.count(code);
         }
-        let began = BEGAN.get_or_init(Instant::now);
         // Of several threads, any may be the last.
-        self.last.store(nanos((ended.began + ended.took).saturating_duration_since(*began)), Relaxed);
+        self.last.store(ended.at(), Relaxed);
     }
 }
 
@@ -363,13 +175,15 @@ impl Datasets {
 pub struct OpTable {
     number: u64,
     datasets: Mutex<Datasets>,
+    slowest: Slowest,
 }
 
 impl Default for OpTable {
     fn default() -> Self {
         let crowd = Arc::new(DatasetOps::new(String::new()));
         let datasets = Datasets { kept: HashMap::new(), gone: Vec::new(), crowd };
-        Self { number: NEXT.fetch_add(1, Relaxed), datasets: Mutex::new(datasets) }
+        let slowest = Slowest::default();
+        Self { number: NEXT.fetch_add(1, Relaxed), datasets: Mutex::new(datasets), slowest }
     }
 }
 
@@ -377,6 +191,11 @@ impl OpTable {
     /// The number of the pool's counters, another one for each import.
     pub fn number(&self) -> u64 {
         self.number
+    }
+
+    /// The slowest operations.
+    pub fn slowest(&self) -> &Slowest {
+        &self.slowest
     }
 
     /// Prepares to count the operations on a dataset. It costs nothing until the first.
@@ -439,6 +258,7 @@ impl DatasetUse {
             Some(ops) => ops.count(frontend, ended),
             None => self.table.crowd().count(frontend, ended),
         }
+        self.table.slowest.see(frontend, ended, nanos(ended.took), ended.at() / MINUTE_NS, name);
     }
 
     /// Gets counters for the dataset, if there is room.

@@ -13,18 +13,19 @@ use crate::events::{Context, Events};
 use crate::pools::{Imported, Pools};
 use crate::query;
 use crate::replies::of_library;
+use crate::telemetry::work;
 use crate::temporary_snapshots::Leases;
 use crate::view;
 use api::run_dir::RunDir;
 use api::{
     AfsAdopt, AfsClient, AfsDisable, AfsEnable, AfsLock, AfsPartition, AfsQuery, AfsStatus, AfsVolume,
-    AttachRequest, Budget, Caller, Changed, CreatePool, DatasetChange, DatasetList, DatasetQuery,
-    DetachRequest, DiffPart, DiffRequest, Error, EventPage, EventQuery, ExportList, ExportRequest, Found,
-    Granted, HistoryPage, Hold, ImportOutcome, ImportRequest, InProcess, InjectRequest, Injected, Kstat,
-    LoadKeyRequest, LogStats, Mount, MountProgress, MountReport, MountRequest, ObjectPath, OfferRequest,
-    Offered, Pool, PoolChange, PoolQuery, Reason, ReceiveRequest, RedactRequest, Requests, ScanRequest,
-    SendRequest, Service, Settings, SpaceClass, SpaceEntry, SplParameter, Top, TopQuery, Tunable,
-    UnmountRequest, WithdrawRequest,
+    AllUnderWay, AttachRequest, Budget, Caller, Changed, CreatePool, DatasetChange, DatasetList,
+    DatasetQuery, DetachRequest, DiffPart, DiffRequest, Error, EventPage, EventQuery, ExportList,
+    ExportRequest, Found, Granted, HistoryPage, Hold, ImportOutcome, ImportRequest, InProcess, InjectRequest,
+    Injected, Kstat, LoadKeyRequest, LogStats, Mount, MountProgress, MountReport, MountRequest, ObjectPath,
+    OfferRequest, Offered, Pool, PoolChange, PoolQuery, Reason, ReceiveRequest, RedactRequest, Requests,
+    ScanRequest, SendRequest, Service, Settings, SlowOps, SlowQuery, SpaceClass, SpaceEntry, SplParameter,
+    Top, TopQuery, Tunable, UnmountRequest, WithdrawRequest,
 };
 use device::Layer;
 use ondisk::{Guid, ObjNum};
@@ -49,6 +50,7 @@ pub struct LocalService {
     /// Constant files that the tree shows: paths and texts.
     facts: Vec<(String, String)>,
     top: crate::telemetry::top::Start,
+    paths: work::Paths,
 }
 
 impl Default for LocalService {
@@ -80,6 +82,7 @@ impl LocalService {
             layer: Layer::default(),
             facts: Vec::new(),
             top: crate::telemetry::top::Start::default(),
+            paths: work::Paths::default(),
         }
     }
 
@@ -463,6 +466,14 @@ impl Service for LocalService {
 
     fn top(&self, caller: &Caller, query: &TopQuery) -> Result<Top, Error> {
         self.top.read(caller, &self.pools, query)
+    }
+
+    fn under_way(&self, caller: &Caller) -> Result<AllUnderWay, Error> {
+        work::under_way(caller, &self.pools, &self.paths)
+    }
+
+    fn slow(&self, caller: &Caller, query: &SlowQuery) -> Result<SlowOps, Error> {
+        work::slow(caller, &self.pools, query, &self.paths)
     }
 }
 

@@ -1,6 +1,7 @@
 //! What the daemon shows of itself: kstats, tunables, metrics, the tree of files, what it does, its
 //! log.
 
+mod errnos;
 pub mod kstats;
 pub(crate) mod logging;
 pub(crate) mod memory;
@@ -10,3 +11,4 @@ pub(crate) mod spl;
 pub(crate) mod top;
 pub mod tree;
 pub(crate) mod tunables;
+pub(crate) mod work;

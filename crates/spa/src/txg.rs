@@ -56,6 +56,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use observe::Site;
+use observe::work::{self, Job, Task, TxgReason, Wait};
 use ondisk::Txg;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use vdev::Moved;
@@ -532,12 +533,12 @@ impl Shared {
                 Entry::Free => {}
                 Entry::Refused(why) => return Err(Stopped { source: Some(Arc::new(why)) }),
                 Entry::Wait if !patient => return Ok(None),
-                Entry::Wait if caller::is_known() => {
-                    s = shared.wait_unless_killed(s)?;
-                    continue;
-                }
                 Entry::Wait => {
-                    shared.done.wait(&mut s);
+                    let _waiting = work::wait(Wait::Suspended, 0);
+                    match caller::is_known() {
+                        true => s = shared.wait_unless_killed(s)?,
+                        false => shared.done.wait(&mut s),
+                    }
                     continue;
                 }
             }
@@ -545,6 +546,7 @@ impl Shared {
             // enters the next txg before the last holder of the one before has left.
             if s.quiescing.is_some() {
                 asker.meets(Bar::Group);
+                let _waiting = work::wait_txg(TxgReason::Closing);
                 shared.done.wait(&mut s);
                 continue;
             }
@@ -558,6 +560,7 @@ impl Shared {
                 s.wanted = s.wanted.max(s.open);
                 shared.work.notify_all();
                 let _waits = Waits::begin(&shared.waiters);
+                let _waiting = work::wait_txg(TxgReason::Full);
                 shared.done.wait(&mut s);
                 continue;
             }
@@ -569,6 +572,7 @@ impl Shared {
             }
             delayed = true;
             let _waits = Waits::begin(&shared.waiters);
+            let _waiting = work::wait_txg(TxgReason::Delayed);
             shared.done.wait_for(&mut s, pause);
         }
         let txg = s.open;
@@ -586,6 +590,7 @@ impl Shared {
     /// Waits until `txg` is on disk, or `goes_on` gives an error.
     fn wait(&self, txg: Txg, goes_on: impl Fn() -> Result<(), Stopped>) -> Result<(), Stopped> {
         let _waits = Waits::begin(&self.waiters);
+        let _waiting = work::wait_txg(TxgReason::Synced);
         let mut s = self.state.lock();
         s.wanted = s.wanted.max(txg);
         self.work.notify_all();
@@ -676,12 +681,14 @@ impl Shared {
             s.history.enter(txg, Stage::Syncing);
             self.work.notify_all();
             drop(s);
+            let running = work::begin(Job::task(Task::Sync, txg.0));
             let before = sync.moved();
             // A panic of the sync is a broken invariant: no thread may wait for the txg then.
             let guard = StopOnPanic(self);
             let result = sync.sync(txg);
             std::mem::forget(guard);
             let moved = sync.moved().since(&before);
+            drop(running);
             s = self.state.lock();
             s.syncing = None;
             match result {

@@ -17,6 +17,7 @@
 
 use std::ops::Range;
 
+use observe::work::{self, Wait};
 use ondisk::VdevId;
 use parking_lot::{Condvar, Mutex};
 
@@ -73,6 +74,7 @@ impl ClosedRanges {
         // This comes first, so that no further writer passes meanwhile.
         state.closed.push((id, place.clone()));
         while state.passing.iter().any(|(_, places)| places.iter().any(|p| touch(p, &place))) {
+            let _waiting = work::wait(Wait::Lock, 0);
             self.moved.wait(&mut state);
         }
         ClosedRange { closed_ranges: self, id }
@@ -84,6 +86,7 @@ impl ClosedRanges {
         let mut state = self.state.lock();
         while state.closed.iter().any(|(_, closed)| places.iter().any(|p| touch(p, closed))) {
             state.waiting += 1;
+            let _waiting = work::wait(Wait::Lock, 0);
             self.moved.wait(&mut state);
             state.waiting -= 1;
         }

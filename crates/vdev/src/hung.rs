@@ -16,6 +16,7 @@
 use std::time::{Duration, Instant};
 
 use device::Op;
+use observe::work::{self, Wait, Waiting};
 use ondisk::Guid;
 use parking_lot::Mutex;
 
@@ -63,16 +64,24 @@ pub(crate) struct Begun<'a> {
     of: &'a Underway,
     id: u64,
     at: Instant,
+    _waiting: Waiting,
 }
 
 impl Underway {
-    /// Enters an operation.
-    pub(crate) fn begin(&self, op: Op, offset: u64, size: u64) -> Begun<'_> {
+    /// Enters an operation on the leaf with this guid, for which this thread waits.
+    pub(crate) fn begin(&self, leaf: Guid, op: Op, offset: u64, size: u64) -> Begun<'_> {
         let at = Instant::now();
+        let wait = match op {
+            Op::Write => Wait::Write,
+            Op::Flush => Wait::Flush,
+            Op::Trim => Wait::Discard,
+            Op::Read | Op::Open => Wait::Read,
+        };
+        let waiting = work::wait_since(wait, leaf.0, at);
         let list = &mut *self.0.lock();
         list.last += 1;
         list.all.push(One { id: list.last, at, op, offset, size, told: None });
-        Begun { of: self, id: list.last, at }
+        Begun { of: self, id: list.last, at, _waiting: waiting }
     }
 }
 

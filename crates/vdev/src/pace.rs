@@ -35,6 +35,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use device::Clock;
 use observe::Counter;
+use observe::work::{self, Wait};
 use parking_lot::Mutex;
 
 /// The background has one part in so many of a device's time while foreground operations keep
@@ -201,6 +202,7 @@ impl Precedence {
         // Since when there is no operation under way, and how many had begun by then.
         let mut still: Option<(u64, u64)> = None;
         let mut began = None;
+        let mut waiting = None;
         while !(manner.hurries)() {
             let now = clock.now_ns();
             let until = {
@@ -230,6 +232,7 @@ impl Precedence {
                 still.map_or(state.due_ns, |(from, _)| state.due_ns.min(from.saturating_add(window)))
             };
             began.get_or_insert(now);
+            waiting.get_or_insert_with(|| work::wait(Wait::Pace, 0));
             clock.sleep_until(until.min(now.saturating_add(STEP_NS)));
         }
         if let Some(began) = began {

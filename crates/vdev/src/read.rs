@@ -171,7 +171,7 @@ impl Tree {
         node.in_flight.fetch_add(1, Relaxed);
         node.stats.reads_begun.inc();
         node.stats.read_sizes.record(buf.len() as u64);
-        let begun = node.underway.begin(Op::Read, at, buf.len() as u64);
+        let begun = node.underway.begin(node.guid, Op::Read, at, buf.len() as u64);
         let done = match inject::strike(|| self.root_guid(), node.guid, On::Read) {
             Some(Wrong::Error(code)) => {
                 Err(inject::error(code, Op::Read, device.name(), at, buf.len() as u64))

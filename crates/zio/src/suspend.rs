@@ -28,6 +28,7 @@
 //! # See
 //! OpenZFS `zio_suspend`, `zio_resume`, `zio_resume_wait`, `dmu_tx_try_assign`.
 
+use observe::work::{self, Wait};
 use parking_lot::{Condvar, Mutex};
 
 /// What happens to a pool whose devices fail: the pool property `failmode`.
@@ -215,6 +216,7 @@ impl Suspension {
     fn sleep(&self, clears: u64) -> bool {
         let mut state = self.state.lock();
         while state.attended && state.clears == clears {
+            let _waiting = work::wait(Wait::Suspended, 0);
             self.changed.wait(&mut state);
         }
         state.attended

@@ -13,6 +13,7 @@
 //! The queue's lock is held to take an invitation to help. Each item and each result has a lock of
 //! its own, held to move it. The lock of the work is held for reading by the threads that do it.
 
+use observe::work::{Helping, Team};
 use parking_lot::{Condvar, Mutex, RwLock};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -49,14 +50,21 @@ struct Task<T, R, F> {
     next: AtomicUsize,
     done: Mutex<usize>,
     all_done: Condvar,
+    team: Team,
     /// Read by the threads that work, and removed at the end. A late thread keeps the task a little
     /// longer, but nothing that the work refers to.
     work: RwLock<Option<F>>,
 }
 
 impl<T, R, F: Fn(T) -> R> Task<T, R, F> {
-    /// Works until no item is left.
+    /// Works for another thread until no item is left.
     fn help(&self) {
+        let helping = self.team.help();
+        self.work(|| helping.iter().for_each(Helping::report));
+    }
+
+    /// Works until no item is left. Calls `done` after each item, before it counts as done.
+    fn work(&self, done: impl Fn()) {
         let work = self.work.read();
         let Some(work) = &*work else { return };
         loop {
@@ -66,6 +74,7 @@ impl<T, R, F: Fn(T) -> R> Task<T, R, F> {
             // Counted however the work ends, so that no thread waits for one that is gone.
             let _count = Count { done: &self.done, all_done: &self.all_done };
             *self.results[n].lock() = Some(work(item));
+            done();
         }
     }
 }
@@ -132,6 +141,7 @@ impl Workers {
             next: AtomicUsize::new(0),
             done: Mutex::new(0),
             all_done: Condvar::new(),
+            team: Team::new(),
             work: RwLock::new(Some(work)),
         });
         {
@@ -142,12 +152,13 @@ impl Workers {
             }
         }
         self.shared.wake.notify_all();
-        task.help();
-        let mut done = task.done.lock();
-        while *done < count {
-            task.all_done.wait(&mut done);
-        }
-        drop(done);
+        task.work(|| {});
+        task.team.wait(|| {
+            let mut done = task.done.lock();
+            while *done < count {
+                task.all_done.wait(&mut done);
+            }
+        });
         // Releases what the work holds, such as a pool's devices, before the caller continues.
         // Threads that have just ended are about to leave.
         *task.work.write() = None;
@@ -167,6 +178,7 @@ impl Workers {
         }
         let count = items.len();
         let (items, results) = (Mutex::new(items.into_iter().enumerate()), Mutex::new(Vec::new()));
+        let team = Team::new();
         let help = || {
             loop {
                 let next = items.lock().next();
@@ -175,12 +187,23 @@ impl Workers {
                 results.lock().push((n, result));
             }
         };
+        let help_another = || {
+            let _helping = team.help();
+            help();
+        };
         std::thread::scope(|scope| {
+            let mut others = Vec::new();
             for _ in 1..count.min(WAITERS_MAX) {
                 let thread = std::thread::Builder::new().name("zio-device".into());
-                thread.spawn_scoped(scope, help).expect("the system has room for a few threads");
+                let started = thread.spawn_scoped(scope, help_another);
+                others.push(started.expect("the system has room for a few threads"));
             }
             help();
+            team.wait(|| {
+                for other in others {
+                    other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+                }
+            });
         });
         let mut results = results.into_inner();
         results.sort_unstable_by_key(|(n, _)| *n);

@@ -10,7 +10,7 @@ use crate::json::{Json, Object};
 
 /// What a column has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Unit {
+pub(crate) enum Unit {
     /// Text.
     Text,
     /// A number that is shown as it is.
@@ -27,23 +27,23 @@ pub(super) enum Unit {
 
 /// A column.
 #[derive(Debug)]
-pub(super) struct Column {
+pub(crate) struct Column {
     /// Its head.
-    pub(super) name: &'static str,
+    pub(crate) name: &'static str,
     /// Its name in JSON.
-    pub(super) key: &'static str,
-    pub(super) unit: Unit,
-    pub(super) help: &'static str,
+    pub(crate) key: &'static str,
+    pub(crate) unit: Unit,
+    pub(crate) help: &'static str,
 }
 
 /// A column, for a list of them.
-pub(super) const fn column(name: &'static str, key: &'static str, unit: Unit, help: &'static str) -> Column {
+pub(crate) const fn column(name: &'static str, key: &'static str, unit: Unit, help: &'static str) -> Column {
     Column { name, key, unit, help }
 }
 
 /// A cell.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Cell {
+pub(crate) enum Cell {
     Text(String),
     Number(u64),
     /// Not known.
@@ -64,27 +64,27 @@ impl From<&str> for Cell {
 
 /// The time to which numbers belong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Span {
+pub(crate) struct Span {
     /// Its nanoseconds.
-    pub(super) ns: u64,
+    pub(crate) ns: u64,
     /// It is all since the start.
-    pub(super) is_total: bool,
+    pub(crate) is_total: bool,
     /// When it began, if it is all, in seconds since 1970.
-    pub(super) began: u64,
+    pub(crate) began: u64,
 }
 
 impl Span {
     /// All since the start.
-    pub(super) fn total(now: &Top) -> Self {
+    pub(crate) fn total(now: &Top) -> Self {
         Self { ns: now.clock_ns.saturating_sub(now.began_ns), is_total: true, began: now.began }
     }
 
     /// The time between two readings.
-    pub(super) fn between(before: &Top, now: &Top) -> Self {
+    pub(crate) fn between(before: &Top, now: &Top) -> Self {
         Self { ns: now.clock_ns.saturating_sub(before.clock_ns), is_total: false, began: now.began }
     }
 
-    pub(super) fn seconds(&self) -> f64 {
+    pub(crate) fn seconds(&self) -> f64 {
         self.ns as f64 / 1e9
     }
 
@@ -96,23 +96,23 @@ impl Span {
 
 /// Rows under their columns.
 #[derive(Debug)]
-pub(super) struct Table {
-    pub(super) columns: &'static [Column],
-    pub(super) rows: Vec<Vec<Cell>>,
+pub(crate) struct Table {
+    pub(crate) columns: &'static [Column],
+    pub(crate) rows: Vec<Vec<Cell>>,
     /// The sum over all rows, also over those that are not here. Its first cell says so.
-    pub(super) sum: Option<Vec<Cell>>,
+    pub(crate) sum: Option<Vec<Cell>>,
     /// A line before the table, for people.
-    pub(super) about: Option<String>,
+    pub(crate) about: Option<String>,
 }
 
 impl Table {
     /// A table of these rows.
-    pub(super) fn new(columns: &'static [Column], rows: Vec<Vec<Cell>>) -> Self {
+    pub(crate) fn new(columns: &'static [Column], rows: Vec<Vec<Cell>>) -> Self {
         Self { columns, rows, sum: None, about: None }
     }
 
     /// Leaves out the rows behind so many.
-    pub(super) fn limit(&mut self, most: usize) {
+    pub(crate) fn limit(&mut self, most: usize) {
         self.rows.truncate(most);
     }
 
@@ -137,7 +137,7 @@ impl Table {
     }
 
     /// The lines for people.
-    pub(super) fn lines(&self, span: &Span) -> Vec<String> {
+    pub(crate) fn lines(&self, span: &Span) -> Vec<String> {
         let heads: Vec<String> = self.columns.iter().map(|column| head(column, span)).collect();
         let text = |row: &Vec<Cell>| -> Vec<String> {
             self.columns.iter().zip(row).map(|(column, cell)| shown(column.unit, cell, span)).collect()
@@ -165,7 +165,7 @@ impl Table {
     }
 
     /// The lines for scripts. `with_head`: the names of the columns come first.
-    pub(super) fn parsable(&self, span: &Span, time: u64, with_head: bool) -> String {
+    pub(crate) fn parsable(&self, span: &Span, time: u64, with_head: bool) -> String {
         let mut lines = String::new();
         if with_head {
             let names: Vec<&str> =
@@ -181,23 +181,26 @@ impl Table {
     }
 
     /// Adds the rows to a JSON object: exact numbers, not per second.
-    pub(super) fn json(&self, root: &mut Object) {
-        let object = |row: &Vec<Cell>| {
-            let mut object = Object::new();
-            for (column, cell) in self.columns.iter().zip(row) {
-                match cell {
-                    Cell::Text(text) => object.push(column.key, Json::Text(text.clone())),
-                    Cell::Number(number) => object.push(column.key, Json::Number(*number)),
-                    Cell::Nothing => {}
-                }
-            }
-            object
-        };
+    pub(crate) fn json(&self, root: &mut Object) {
+        let object = |row: &Vec<Cell>| object(self.columns, row);
         root.put("rows", Json::Objects(self.rows.iter().map(object).collect()));
         if self.sum.is_some() {
             root.put("sums", Json::Objects(self.foot().iter().map(object).collect()));
         }
     }
+}
+
+/// A row in JSON, with exact numbers.
+pub(crate) fn object(columns: &[Column], row: &[Cell]) -> Object {
+    let mut object = Object::new();
+    for (column, cell) in columns.iter().zip(row) {
+        match cell {
+            Cell::Text(text) => object.push(column.key, Json::Text(text.clone())),
+            Cell::Number(number) => object.push(column.key, Json::Number(*number)),
+            Cell::Nothing => {}
+        }
+    }
+    object
 }
 
 /// The head of a column for people, with its unit.
@@ -224,7 +227,7 @@ fn short(n: f64) -> String {
 }
 
 /// A cell for people.
-fn shown(unit: Unit, cell: &Cell, span: &Span) -> String {
+pub(crate) fn shown(unit: Unit, cell: &Cell, span: &Span) -> String {
     let number = match cell {
         Cell::Text(text) => return text.clone(),
         Cell::Nothing => return "-".to_owned(),
@@ -244,7 +247,7 @@ fn shown(unit: Unit, cell: &Cell, span: &Span) -> String {
 }
 
 /// A cell for scripts.
-fn exact(unit: Unit, cell: &Cell, span: &Span) -> String {
+pub(crate) fn exact(unit: Unit, cell: &Cell, span: &Span) -> String {
     match (cell, unit) {
         (Cell::Text(text), _) => text.clone(),
         (Cell::Nothing, _) => "-".to_owned(),
@@ -254,11 +257,11 @@ fn exact(unit: Unit, cell: &Cell, span: &Span) -> String {
 }
 
 /// The times that were added between two readings.
-pub(super) struct Times {
-    pub(super) count: u64,
-    pub(super) sum: u64,
-    pub(super) max: u64,
-    pub(super) buckets: Vec<(u64, u64)>,
+pub(crate) struct Times {
+    pub(crate) count: u64,
+    pub(crate) sum: u64,
+    pub(crate) max: u64,
+    pub(crate) buckets: Vec<(u64, u64)>,
 }
 
 impl Times {
@@ -266,7 +269,7 @@ impl Times {
     ///
     /// The longest is exact if it is the longest of all. Otherwise it is the end of its bucket, at
     /// most a quarter too large.
-    pub(super) fn between(before: Option<&TopTimes>, now: &TopTimes) -> Self {
+    pub(crate) fn between(before: Option<&TopTimes>, now: &TopTimes) -> Self {
         let (none, mut at) = (TopTimes::default(), 0);
         let before = before.unwrap_or(&none);
         let mut buckets = Vec::new();
@@ -286,7 +289,7 @@ impl Times {
     }
 
     /// The cells mean, p50, p99, longest.
-    pub(super) fn cells(&self) -> [Cell; 4] {
+    pub(crate) fn cells(&self) -> [Cell; 4] {
         if self.count == 0 {
             return [const { Cell::Nothing }; 4];
         }
@@ -318,7 +321,7 @@ const OF_ONE: [Column; 4] = [
 const BAR: u64 = 40;
 
 /// How the times of one call or operation are distributed, by powers of two.
-pub(super) struct Distribution {
+pub(crate) struct Distribution {
     octaves: [u64; 65],
     about: Vec<String>,
 }
@@ -331,7 +334,7 @@ impl Default for Distribution {
 
 impl Distribution {
     /// Adds times of what `name` says.
-    pub(super) fn add(&mut self, name: &str, times: &Times) {
+    pub(crate) fn add(&mut self, name: &str, times: &Times) {
         for (top, count) in &times.buckets {
             self.octaves[(u64::BITS - top.leading_zeros()) as usize] += count;
         }
@@ -339,7 +342,7 @@ impl Distribution {
     }
 
     /// The table. `name`: what is said to be absent if nothing was added.
-    pub(super) fn table(&self, name: &str) -> Table {
+    pub(crate) fn table(&self, name: &str) -> Table {
         let used = |n: &u64| *n > 0;
         let (first, last) = (self.octaves.iter().position(used), self.octaves.iter().rposition(used));
         let most = self.octaves.iter().copied().max().unwrap_or(0).max(1);
@@ -364,7 +367,7 @@ type Errors<'a> = (&'a [(String, u64)], u64);
 
 /// What was added to errors: the codes with their counts, the most frequent first, and how many in
 /// all.
-pub(super) fn errors(before: Option<Errors<'_>>, now: Errors<'_>) -> (String, u64) {
+pub(crate) fn errors(before: Option<Errors<'_>>, now: Errors<'_>) -> (String, u64) {
     let (old, old_others) = before.unwrap_or((&[], 0));
     let base = |code: &String| old.iter().find(|(known, _)| known == code).map_or(0, |(_, count)| *count);
     let added = now.0.iter().map(|(code, count)| (code.as_str(), count.saturating_sub(base(code))));

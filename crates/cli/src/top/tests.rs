@@ -3,10 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "tests fail so")]
 
 use super::*;
-use crate::terminal::Stdin;
+use crate::sink::{Sink, context};
 use api::{Caller, Error, FakeService, InProcess, TopCall, TopClass, TopDataset, TopOp, TopPool, TopTimes};
-use console::{Clock, Out};
-use std::cell::RefCell;
+use console::Out;
 use std::rc::Rc;
 use std::sync::Mutex;
 
@@ -20,36 +19,13 @@ impl FakeService for Readings {
     }
 }
 
-#[derive(Clone, Default)]
-struct Sink(Rc<RefCell<Vec<u8>>>);
-
-impl std::io::Write for Sink {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.borrow_mut().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Sink {
-    fn text(&self) -> String {
-        String::from_utf8(self.0.borrow().clone()).unwrap()
-    }
-}
-
 /// Runs a line over these readings, on a terminal or not. Returns the exit code and both outputs.
 fn ran_on(terminal: bool, readings: Vec<Top>, line: &str) -> (i32, String, String) {
     let service = Rc::new(InProcess::new(Box::new(Readings(Mutex::new(readings)))));
-    let connect = Box::new(move || Ok(service.clone() as Rc<dyn api::Requests>));
     let (out, err) = (Sink::default(), Sink::default());
     let sink = Box::new(out.clone());
     let stdout = if terminal { Out::terminal(sink) } else { Out::new(sink) };
-    let stderr = Out::new(Box::new(err.clone()));
-    let mut cx = Cx::new(stdout, stderr, Clock::fixed(|| 1_800_000_000), Box::new(Stdin), connect);
-    cx.sleep = |_| ();
-    cx.screen = || Some((12, 100));
+    let mut cx = context(service, stdout, &err);
     let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
     let code = run(&mut cx, &words);
     (code, out.text(), err.text())
@@ -233,7 +209,7 @@ fn words() {
     for (line, why) in [
         (
             "-v nope",
-            "unknown view 'nope': choose datasets, ops, calls, clients, volumes, attach, locks, promises\n",
+            "unknown view 'nope': choose datasets, ops, calls, clients, volumes, attach, locks, promises, threads\n",
         ),
         ("--limit 0", "invalid value '0' of option '--limit': choose 1 to 10000\n"),
         ("0", "invalid interval '0': choose 0.1 to 86400 seconds\n"),

@@ -260,6 +260,14 @@ impl FileTree for Nest {
         }
     }
 
+    fn dataset_of(&self, node: Node) -> Option<(String, Option<u64>)> {
+        self.within(node, |tree, node| tree.dataset_of(node))
+    }
+
+    fn path_of(&self, node: Node) -> Option<Vec<u8>> {
+        self.within(node, |tree, node| tree.path_of(node))
+    }
+
     fn count(&self, node: Node, ended: &Ended) {
         if node.0 & super::NESTED == 0 {
             return self.top.count(node, ended);

@@ -13,6 +13,7 @@ use crate::dispatch::node_of;
 use crate::message::{Answer, Request};
 use crate::tree::FileTree;
 use observe::ops::{Ended, Op};
+use observe::work::{self, Job, Kind, Running};
 use rustix::io::Errno;
 use std::time::Instant;
 
@@ -49,6 +50,19 @@ fn op_of(opcode: u32) -> Option<Op> {
         op::COPY_FILE_RANGE | op::COPY_FILE_RANGE_64 => Op::CopyFileRange,
         _ => Op::Unknown,
     })
+}
+
+/// Begins a request on this thread, for those who want to know what is under way. `None`: no user
+/// waits for it.
+pub(super) fn begin(
+    tree: &dyn FileTree,
+    place: u64,
+    request: &Request<'_>,
+    began: Instant,
+) -> Option<Running> {
+    let head = &request.head;
+    let kind = Kind::Request(tree.frontend(), op_of(head.opcode)?);
+    Some(work::begin(Job { kind, place, node: head.nodeid, pid: head.pid, uid: head.uid, began }))
 }
 
 /// Counts a request that was answered with `result`, for the dataset of its file.

@@ -1,4 +1,5 @@
 use super::*;
+use std::time::{Duration, Instant};
 
 fn ended(op: Op, ns: u64, bytes: u64, failed: Option<i32>) -> Ended {
     Ended { op, began: Instant::now(), took: Duration::from_nanos(ns), bytes, failed }
@@ -87,7 +88,7 @@ fn bounded() {
     let table = Arc::new(OpTable::default());
     let count = |object: u64, second: u64| {
         let used = table.dataset((object, 1));
-        let began = *BEGAN.get_or_init(Instant::now) + Duration::from_secs(second);
+        let began = *crate::op::BEGAN.get_or_init(Instant::now) + Duration::from_secs(second);
         used.count(Frontend::Fuse, &Ended { began, ..ended(Op::Write, 10, 3, None) }, || {
             format!("p/{object}")
         });

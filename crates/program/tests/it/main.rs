@@ -50,6 +50,7 @@ mod scan;
 mod send;
 mod service;
 mod sick;
+mod slow;
 mod split;
 mod suite;
 mod suite_pools;

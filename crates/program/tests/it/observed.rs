@@ -11,14 +11,23 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 /// A daemon with a pool whose file systems are mounted.
-struct Stand {
-    daemon: Daemon,
+pub(crate) struct Stand {
+    pub(crate) daemon: Daemon,
     dir: tempfile::TempDir,
 }
 
 impl Stand {
+    /// A daemon with a pool that mounts nothing.
+    pub(crate) fn unmounted() -> Self {
+        let dir = tempfile::tempdir().expect("a folder");
+        let stand = Self { daemon: Daemon::start(dir.path()), dir };
+        image(&stand.at("d0"));
+        stand.daemon.good(&format!("zpool create -m none tank {}", stand.at("d0").display()));
+        stand
+    }
+
     /// Returns `None` if mounting is not possible.
-    fn new(words: &[&str]) -> Option<Self> {
+    pub(crate) fn new(words: &[&str]) -> Option<Self> {
         let dir = tempfile::tempdir().expect("a folder");
         let daemon = Daemon::start_with(dir.path(), words)?;
         let stand = Self { daemon, dir };
@@ -32,7 +41,7 @@ impl Stand {
         Some(stand)
     }
 
-    fn at(&self, path: &str) -> PathBuf {
+    pub(crate) fn at(&self, path: &str) -> PathBuf {
         self.dir.path().join(path)
     }
 
@@ -140,10 +149,7 @@ fn known_work_on_files() {
 /// Goal: a volume has exactly what a client sent, with errors by their codes.
 #[test]
 fn known_work_on_a_volume() {
-    let dir = tempfile::tempdir().expect("a folder");
-    let s = Stand { daemon: Daemon::start(dir.path()), dir };
-    image(&s.at("d0"));
-    s.daemon.good(&format!("zpool create -m none tank {}", s.at("d0").display()));
+    let s = Stand::unmounted();
     let socket = s.at("sock");
     s.daemon.good("zfs create -s -V 64m tank/v");
     s.daemon.good(&format!("export -l {} tank/v", socket.display()));

@@ -23,6 +23,7 @@ use http_body_util::BodyExt;
 use hyper::body::{Body, Bytes, Incoming};
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use observe::work::{self, Job, Task};
 use serde::Deserialize;
 use std::convert::Infallible;
 use std::io::Write;
@@ -192,6 +193,9 @@ fn send(
     mut sending: Sending,
 ) {
     let uid = caller.peer().uid;
+    let number = METHODS.iter().position(|known| *known == method);
+    let job = Job::task(Task::Command, number.unwrap_or(METHODS.len()) as u64);
+    let _running = work::begin(Job { pid: caller.peer().pid.unwrap_or(0), uid, ..job });
     let made = match allowed {
         Ok(()) => dispatch(service, caller, method, body, &mut sending),
         Err(error) => {

@@ -245,6 +245,10 @@ impl FileTree for VolumeFiles {
         true
     }
 
+    fn dataset_of(&self, node: Node) -> Option<(String, Option<u64>)> {
+        Some((self.ops.1.get(), Some(parts(node).0.0)))
+    }
+
     fn count(&self, _node: Node, ended: &Ended) {
         let (ops, name) = &self.ops;
         ops.count(Frontend::Fuse, ended, || name.get());

@@ -4,58 +4,12 @@ use crate::pools::Imported;
 use api::{TopClass, TopDataset, TopOp, TopPool};
 use observe::LatencySnapshot;
 use observe::ops::{Class, DatasetOps, OpSnapshot, merge};
-use rustix::io::Errno;
 use std::cmp::Reverse;
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use super::errnos::errno_name;
 use super::top::times;
-
-/// The names of errnos with which operations fail.
-const ERRNOS: [(Errno, &str); 36] = [
-    (Errno::PERM, "EPERM"),
-    (Errno::NOENT, "ENOENT"),
-    (Errno::INTR, "EINTR"),
-    (Errno::IO, "EIO"),
-    (Errno::NXIO, "ENXIO"),
-    (Errno::TOOBIG, "E2BIG"),
-    (Errno::BADF, "EBADF"),
-    (Errno::AGAIN, "EAGAIN"),
-    (Errno::NOMEM, "ENOMEM"),
-    (Errno::ACCESS, "EACCES"),
-    (Errno::BUSY, "EBUSY"),
-    (Errno::EXIST, "EEXIST"),
-    (Errno::XDEV, "EXDEV"),
-    (Errno::NODEV, "ENODEV"),
-    (Errno::NOTDIR, "ENOTDIR"),
-    (Errno::ISDIR, "EISDIR"),
-    (Errno::INVAL, "EINVAL"),
-    (Errno::NFILE, "ENFILE"),
-    (Errno::NOTTY, "ENOTTY"),
-    (Errno::FBIG, "EFBIG"),
-    (Errno::NOSPC, "ENOSPC"),
-    (Errno::ROFS, "EROFS"),
-    (Errno::MLINK, "EMLINK"),
-    (Errno::RANGE, "ERANGE"),
-    (Errno::NAMETOOLONG, "ENAMETOOLONG"),
-    (Errno::NOTEMPTY, "ENOTEMPTY"),
-    (Errno::LOOP, "ELOOP"),
-    (Errno::NODATA, "ENODATA"),
-    (Errno::PROTO, "EPROTO"),
-    (Errno::OVERFLOW, "EOVERFLOW"),
-    (Errno::ILSEQ, "EILSEQ"),
-    (Errno::OPNOTSUPP, "EOPNOTSUPP"),
-    (Errno::NOTCONN, "ENOTCONN"),
-    (Errno::SHUTDOWN, "ESHUTDOWN"),
-    (Errno::STALE, "ESTALE"),
-    (Errno::DQUOT, "EDQUOT"),
-];
-
-/// The name of an errno, or its number.
-fn errno_name(code: i32) -> String {
-    let known = ERRNOS.iter().find(|(errno, _)| errno.raw_os_error() == code);
-    known.map_or_else(|| code.to_string(), |(_, name)| (*name).to_owned())
-}
 
 fn pool(of: &Imported) -> TopPool {
     TopPool { number: of.pool.ops().number(), name: of.pool.name().to_owned(), ..TopPool::default() }

@@ -4,7 +4,7 @@
 //! The numbers are in memory. No pool is read and none of its locks is taken, so an answer comes
 //! while a pool is suspended.
 
-use super::ops;
+use super::{ops, work};
 use crate::pools::Pools;
 use afs::partition::PartitionId;
 use afs::server::Core;
@@ -49,8 +49,12 @@ impl Start {
         if query.view == TopView::Promises {
             caller.must_own("the promises to clients of AFS")?;
         }
+        if query.view == TopView::Threads {
+            caller.must_own("the threads of the daemon")?;
+        }
         // The other views must not wait for a server that starts or ends.
-        let is_of_afs = !matches!(query.view, TopView::Datasets | TopView::Ops | TopView::Locks);
+        let is_of_afs =
+            !matches!(query.view, TopView::Datasets | TopView::Ops | TopView::Locks | TopView::Threads);
         let running = is_of_afs.then(|| pools.afs.now()).flatten();
         let core = running.as_deref().map(|running| &**running.server.core());
         let process = api::process_id();
@@ -58,6 +62,7 @@ impl Start {
         let mut began = self.clock;
         match (query.view, core) {
             (TopView::Locks, _) => (top.run, top.locks) = (process, locks(limit(query))),
+            (TopView::Threads, _) => (top.run, top.threads) = (process, work::threads(limit(query))),
             (TopView::Datasets, _) => {
                 // Counters that begin during the reading have a number from here on.
                 (top.run, top.next) = (process, observe::ops::next_number());
@@ -103,7 +108,7 @@ fn read(core: &Core, query: &TopQuery, top: &mut Top) {
         TopView::Volumes => volumes(core, query.last, limit, top),
         TopView::Attach => top.attach = attach(core, limit),
         TopView::Promises => promises(core, query, limit, top),
-        TopView::Datasets | TopView::Ops | TopView::Locks => {}
+        TopView::Datasets | TopView::Ops | TopView::Locks | TopView::Threads => {}
     }
 }
 

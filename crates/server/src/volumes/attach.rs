@@ -259,6 +259,14 @@ impl FileTree for Volumes {
         self.file(node)?.disk().flush().map_err(errno(true))
     }
 
+    fn frontend(&self) -> Frontend {
+        Frontend::Block
+    }
+
+    fn dataset_of(&self, node: Node) -> Option<(String, Option<u64>)> {
+        Some((self.file(node).ok()?.lease.name(), None))
+    }
+
     fn count(&self, node: Node, ended: &Ended) {
         if let Ok(file) = self.file(node) {
             file.lease.count(Frontend::Block, ended);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use device::{Device, DeviceError, Op};
+use observe::work::{self, Wait};
 use ondisk::{Guid, Txg, VdevId};
 
 use crate::inject::{self, On, Wrong};
@@ -78,6 +79,7 @@ impl Tree {
             miss();
             return Ok(());
         }
+        let _waiting = work::wait(Wait::Flush, guid.0);
         // A flush for other callers may have failed for another txg.
         match node.flushing.take(|| self.flush_device(id, &**device, &miss)) {
             FlushOutcome::Durable => Ok(()),
@@ -102,7 +104,7 @@ impl Tree {
             len: 0,
             source: std::io::Error::other("an earlier flush failed"),
         };
-        let begun = node.underway.begin(Op::Flush, 0, 0);
+        let begun = node.underway.begin(node.guid, Op::Flush, 0, 0);
         let done = node
             .precedence
             .run(None, || flushed(self.root_guid(), node.guid, device))

@@ -172,7 +172,7 @@ impl Tree {
         let len: usize = bufs.iter().map(|b| b.len()).sum();
         let sizes = if bufs.len() > 1 { &node.stats.run_sizes } else { &node.stats.write_sizes };
         sizes.record(len as u64);
-        let begun = node.underway.begin(Op::Write, at, len as u64);
+        let begun = node.underway.begin(node.guid, Op::Write, at, len as u64);
         let done = match inject::strike(|| self.root_guid(), node.guid, On::Write) {
             Some(Wrong::Error(code)) => Err(inject::error(code, Op::Write, device.name(), at, len as u64)),
             Some(Wrong::Noop) => Ok(()),

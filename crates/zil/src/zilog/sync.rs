@@ -4,6 +4,7 @@ use super::Zilog;
 use super::chain::{BlockState, Chain};
 use crate::{Error, Result};
 use dmu::Tx;
+use observe::work::{self, Wait};
 use ondisk::zil::ZilHeader;
 use ondisk::{Blkptr, Txg, VdevId};
 use std::sync::atomic::Ordering;
@@ -95,6 +96,7 @@ impl Zilog {
         let (freed, header, ended) = {
             let mut chain = self.chain.lock();
             while chain.flies_for(txg) {
+                let _waiting = work::wait(Wait::Log, 0);
                 self.landed.wait(&mut chain);
             }
             let mut freed: Vec<Blkptr> = Vec::new();

@@ -6,6 +6,7 @@
 //! take is still unwritten, one wakes: the leader, which fills blocks for all.
 
 use super::chain::Chain;
+use observe::work::{self, Wait};
 use parking_lot::MutexGuard;
 use std::thread::{self, Thread};
 use std::time::Duration;
@@ -43,6 +44,7 @@ impl Waiting {
         let this = thread::current();
         let id = this.id();
         chain.waiting.threads.push((take, this));
+        let _waiting = work::wait(Wait::Log, 0);
         MutexGuard::unlocked(chain, thread::park);
         chain.waiting.threads.retain(|(_, thread)| thread.id() != id);
     }
@@ -50,6 +52,7 @@ impl Waiting {
     /// Makes the leader wait: at most for `most`, or until blocks land.
     pub(super) fn wait_to_lead(chain: &mut MutexGuard<'_, Chain>, most: Option<Duration>) {
         chain.waiting.leader = Some(thread::current());
+        let _waiting = work::wait(Wait::Log, 0);
         MutexGuard::unlocked(chain, || match most {
             Some(time) => thread::park_timeout(time),
             None => thread::park(),
