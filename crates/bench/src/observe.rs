@@ -1,4 +1,4 @@
-//! What it costs to count operations (`poolhouse-bench observe`).
+//! What it costs to count operations, and to note waits (`poolhouse-bench observe`).
 //!
 //! # Theory
 //! A difference of a percent is smaller than what the speed of a machine varies by from minute to
@@ -18,6 +18,7 @@ use anyhow::{Context, Result, ensure};
 use fuse::tree::Statfs;
 use fuse::{Detach, Mount, Workers};
 use observe::ops::{Ended, Frontend, Op, OpTable};
+use observe::work::{self, Job, Kind, Wait};
 use poolhouse::Pool;
 use poolhouse::dsl::ops::create::Create;
 use poolhouse::zpl::{NewFileSystem, Policies, Policy};
@@ -208,20 +209,34 @@ fn piece(stand: &Stand, piece: &Piece, groups: usize) -> Result<Value> {
     }))
 }
 
-/// Nanoseconds that one count takes, by so many threads at once.
-fn count_ns(threads: usize) -> f64 {
+/// Nanoseconds that one count takes, that a job takes around an operation without a wait, and that
+/// one wait takes, by so many threads at once.
+fn single_ns(threads: usize) -> Value {
     let table = Arc::new(OpTable::default());
     let of = table.dataset((1, 1));
     let count = || {
         let began = Instant::now();
         of.count(Frontend::Fuse, &Ended::now(Op::Read, began, READ, None), String::new);
     };
-    count();
+    let (kind, began) = (Kind::Request(Frontend::Fuse, Op::Read), Instant::now());
+    let job = || drop(work::begin(Job { kind, place: 1, node: 1, pid: 1, uid: 1, began }));
+    let wait = || drop(work::wait(Wait::Read, 1));
+    json!({
+        "threads": threads,
+        "count_ns": round(each_ns(threads, count)),
+        "job_ns": round(each_ns(threads, job)),
+        "wait_ns": round(each_ns(threads, wait)),
+    })
+}
+
+/// Nanoseconds that this takes, by so many threads at once.
+fn each_ns(threads: usize, work: impl Fn() + Sync) -> f64 {
+    work();
     let rounds = (0..5).map(|_| {
         let began = Instant::now();
         std::thread::scope(|scope| {
             for _ in 0..threads {
-                scope.spawn(|| (0..COUNTS).for_each(|_| count()));
+                scope.spawn(|| (0..COUNTS).for_each(|_| work()));
             }
         });
         began.elapsed().as_secs_f64() / f64::from(COUNTS) * 1e9
@@ -237,8 +252,7 @@ pub fn run(scratch: &Path, groups: usize) -> Result<Value> {
     let stand = Stand::new(scratch)?;
     let works = PIECES.iter().map(|of| piece(&stand, of, groups)).collect::<Result<Vec<_>>>()?;
     stand.end()?;
-    let count = json!({ "one_thread_ns": round(count_ns(1)), "two_threads_ns": round(count_ns(2)) });
-    Ok(json!({ "groups": groups, "works": works, "count": count }))
+    Ok(json!({ "groups": groups, "works": works, "single": [single_ns(1), single_ns(2)] }))
 }
 
 #[cfg(test)]

@@ -263,6 +263,8 @@ struct Mine {
     job: Cell<Option<Job>>,
     /// The innermost wait.
     wait: Cell<Option<Now>>,
+    /// Whether the rest is not empty.
+    has_waited: Cell<bool>,
     spent: [Cell<u64>; WAITS],
     longest: Cell<Option<Longest>>,
 }
@@ -292,27 +294,35 @@ impl Mine {
         slots.push(Arc::downgrade(&slot));
         drop(slots);
         let spent = [const { Cell::new(0) }; WAITS];
-        Self { slot, job: Cell::new(None), wait: Cell::new(None), spent, longest: Cell::new(None) }
+        let (job, wait, longest) = (Cell::new(None), Cell::new(None), Cell::new(None));
+        Self { slot, job, wait, has_waited: Cell::new(false), spent, longest }
     }
 
-    fn begin(&self, job: Option<Job>) {
-        self.job.set(job);
-        self.take_spent();
+    fn begin(&self, job: Job) {
+        self.job.set(Some(job));
+        if self.has_waited.get() {
+            self.take_spent();
+        }
         let slot = &*self.slot;
         let version = slot.version.load(Relaxed);
         slot.version.store(version.wrapping_add(1), Relaxed);
         fence(Release);
-        slot.kind.store(job.map_or(0, |job| job.kind.code()), Relaxed);
-        if let Some(job) = job {
-            slot.place.store(job.place, Relaxed);
-            slot.node.store(job.node, Relaxed);
-            slot.client.store(u64::from(job.uid) << 32 | u64::from(job.pid), Relaxed);
-            slot.began.store(stamp(job.began), Relaxed);
-        }
+        slot.kind.store(job.kind.code(), Relaxed);
+        slot.place.store(job.place, Relaxed);
+        slot.node.store(job.node, Relaxed);
+        slot.client.store(u64::from(job.uid) << 32 | u64::from(job.pid), Relaxed);
+        slot.began.store(stamp(job.began), Relaxed);
         slot.version.store(version.wrapping_add(2), Release);
     }
 
+    fn end(&self) {
+        self.job.set(None);
+        // The rest of the slot still is that job's, so no reader sees a part of another.
+        self.slot.kind.store(0, Relaxed);
+    }
+
     fn add(&self, wait: Wait, what: u64, ns: u64) {
+        self.has_waited.set(true);
         let spent = &self.spent[wait as usize];
         spent.set(spent.get().saturating_add(ns));
         // No other thread writes there.
@@ -351,6 +361,7 @@ impl Mine {
         let spent = self.spent();
         self.spent.iter().for_each(|spent| spent.set(0));
         self.longest.set(None);
+        self.has_waited.set(false);
         spent
     }
 
@@ -367,7 +378,7 @@ pub struct Running(PhantomData<*const ()>);
 
 /// Begins a job on this thread, which has none.
 pub fn begin(job: Job) -> Running {
-    MINE.with(|mine| mine.begin(Some(job)));
+    MINE.with(|mine| mine.begin(job));
     Running(PhantomData)
 }
 
@@ -375,7 +386,7 @@ pub fn begin(job: Job) -> Running {
 pub fn begin_queued(job: Job) -> Running {
     let queued = nanos(job.began.elapsed());
     MINE.with(|mine| {
-        mine.begin(Some(job));
+        mine.begin(job);
         mine.add(Wait::Queue, 0, queued);
     });
     Running(PhantomData)
@@ -384,7 +395,7 @@ pub fn begin_queued(job: Job) -> Running {
 impl Drop for Running {
     fn drop(&mut self) {
         // A thread that ends has no job.
-        let _ = MINE.try_with(|mine| mine.begin(None));
+        let _ = MINE.try_with(Mine::end);
     }
 }
 
