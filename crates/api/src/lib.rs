@@ -53,6 +53,7 @@ mod exports;
 pub mod files;
 mod import;
 mod inject;
+mod io_stat;
 mod log;
 mod pool;
 mod prop;
@@ -90,12 +91,13 @@ pub use import::{
     RewindInfo, ScanRequest,
 };
 pub use inject::{Ailment, DataFault, DeviceFault, InjectRequest, Injected, Spell};
+pub use io_stat::{ClassIo, IoStat, add_histogram};
 pub use log::LogStats;
 pub use pool::{
     CheckpointStat, CheckpointState, DdtSummary, DdtTotals, ExpandStat, HistoryKind, HistoryPage,
-    HistoryRecord, IoStat, LeafWork, Nameless, Pool, PoolQuery, PoolState, RebuildStat, RebuildState,
-    RemovalStat, ScanFunc, ScanStat, ScanState, StatusReason, SuspendReason, Vdev, VdevAux, VdevStat,
-    VdevState, WorkState,
+    HistoryRecord, LeafWork, Nameless, Pool, PoolQuery, PoolState, RebuildStat, RebuildState, RemovalStat,
+    ScanFunc, ScanStat, ScanState, StatusReason, SuspendReason, Vdev, VdevAux, VdevStat, VdevState,
+    WorkState,
 };
 pub use prop::{Prop, Source};
 pub use request::{

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{LoadInfo, Prop};
+use super::{IoStat, LoadInfo, Prop};
 
 /// What to include in the answer about a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -303,30 +303,6 @@ pub struct VdevStat {
     pub timestamp_ns: u64,
     /// Its detailed I/O statistics, if requested.
     pub io: Option<Box<IoStat>>,
-}
-
-/// The detailed I/O statistics of a vdev (`vdev_stat_ex_t`). Histograms are by powers of two.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct IoStat {
-    /// Durations of reads, in nanoseconds.
-    pub disk_read: Vec<u64>,
-    /// Durations of writes, in nanoseconds.
-    pub disk_write: Vec<u64>,
-    /// Sizes of reads in bytes.
-    pub read_sizes: Vec<u64>,
-    /// Sizes in bytes of writes of one block.
-    pub write_sizes: Vec<u64>,
-    /// Sizes in bytes of aggregated writes of several blocks.
-    pub run_sizes: Vec<u64>,
-    /// Reads in flight.
-    pub reads_active: u64,
-    /// Writes in flight.
-    pub writes_active: u64,
-    /// Sizes of discards in bytes.
-    pub trim_sizes: Vec<u64>,
-    /// Discards in flight.
-    pub trims_active: u64,
 }
 
 /// The progress of a leaf's initialization or TRIM.

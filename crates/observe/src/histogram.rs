@@ -11,6 +11,11 @@ const BUCKETS: usize = 65;
 #[derive(Debug)]
 pub struct Histogram([AtomicU64; BUCKETS]);
 
+/// The bucket of a value.
+fn bucket(value: u64) -> usize {
+    (u64::BITS - value.leading_zeros()) as usize
+}
+
 impl Default for Histogram {
     fn default() -> Self {
         Self::new()
@@ -25,7 +30,7 @@ impl Histogram {
 
     /// Counts one value.
     pub fn record(&self, value: u64) {
-        self.0[(u64::BITS - value.leading_zeros()) as usize].fetch_add(1, Relaxed);
+        self.0[bucket(value)].fetch_add(1, Relaxed);
     }
 
     /// The counts now.
@@ -38,6 +43,12 @@ impl Histogram {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HistogramSnapshot([u64; BUCKETS]);
 
+impl Default for HistogramSnapshot {
+    fn default() -> Self {
+        Self([0; BUCKETS])
+    }
+}
+
 impl HistogramSnapshot {
     /// Number of counted values.
     pub fn count(&self) -> u64 {
@@ -48,6 +59,12 @@ impl HistogramSnapshot {
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         let top = |i: usize| if i == 0 { 0 } else { u64::MAX >> (64 - i) };
         self.0.iter().enumerate().filter(|(_, n)| **n != 0).map(move |(i, n)| (top(i), *n))
+    }
+
+    /// Counts `n` more of one value.
+    pub fn add_values(&mut self, value: u64, n: u64) {
+        let bucket = &mut self.0[bucket(value)];
+        *bucket = bucket.wrapping_add(n);
     }
 
     /// Counts by powers of two in `n` buckets, as OpenZFS has them (`L_HISTO`, `RQ_HISTO`).
@@ -106,5 +123,9 @@ mod tests {
         let mut twice = h.snapshot();
         twice.add(&h.snapshot());
         assert_eq!(twice.powers(11), [4, 4, 2, 0, 0, 0, 0, 0, 0, 2, 4]);
+        let mut more = HistogramSnapshot::default();
+        more.add_values(0, 3);
+        more.add_values(5, 2);
+        assert_eq!(more.buckets().collect::<Vec<_>>(), [(0, 3), (7, 2)]);
     }
 }

@@ -38,6 +38,8 @@ use observe::Counter;
 use observe::work::{self, Wait};
 use parking_lot::Mutex;
 
+use crate::stats::Turn;
+
 /// The background has one part in so many of a device's time while foreground operations keep
 /// coming.
 const SHARE: u64 = 7;
@@ -155,24 +157,24 @@ impl State {
 }
 
 impl Precedence {
-    /// Does an operation: without a pace at once, of the background when it has its turn.
-    pub(crate) fn run<T>(&self, pace: Option<&Pace>, work: impl FnOnce() -> T) -> T {
-        self.run_part(pace, 0, |_| work())
+    /// Does an operation of the foreground, at once.
+    pub(crate) fn run<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.run_part(None, 0, |_| work())
     }
 
-    /// Does an operation with as many of these bytes as it may have: all of them in the foreground.
-    /// Passes that number to `work`.
-    pub(crate) fn run_part<T>(&self, pace: Option<&Pace>, bytes: u64, work: impl FnOnce(u64) -> T) -> T {
+    /// Does an operation: without a pace at once, of the background when it has its turn. It gets
+    /// as many of these bytes as it may have: all of them in the foreground.
+    pub(crate) fn run_part<T>(&self, pace: Option<&Pace>, bytes: u64, work: impl FnOnce(Turn) -> T) -> T {
         let Some(Pace(manner)) = pace else {
             self.asked.begun.fetch_add(1, Relaxed);
             let _one = ForegroundOp(&self.asked);
-            return work(bytes);
+            return work(Turn { bytes, waited_ns: None });
         };
-        self.wait(manner);
+        let waited_ns = Some(self.wait(manner));
         let most = self.stride();
         let (begun, ended) = self.asked.look();
         let from = manner.clock.now_ns();
-        let out = work(bytes.min(most));
+        let out = work(Turn { bytes: bytes.min(most), waited_ns });
         let now = manner.clock.now_ns();
         let state = &mut *self.background.lock();
         state.took_ns = now.saturating_sub(from);
@@ -196,8 +198,8 @@ impl Precedence {
         SHORT << if state.is_clear(&self.asked) { state.doublings } else { 0 }
     }
 
-    /// Waits for the turn of the background.
-    fn wait(&self, manner: &Rules) {
+    /// Waits for the turn of the background. Returns for how many nanoseconds.
+    fn wait(&self, manner: &Rules) -> u64 {
         let clock = &manner.clock;
         // Since when there is no operation under way, and how many had begun by then.
         let mut still: Option<(u64, u64)> = None;
@@ -235,9 +237,9 @@ impl Precedence {
             waiting.get_or_insert_with(|| work::wait(Wait::Pace, 0));
             clock.sleep_until(until.min(now.saturating_add(STEP_NS)));
         }
-        if let Some(began) = began {
-            manner.waited_ns.add(clock.now_ns().saturating_sub(began));
-        }
+        let waited_ns = began.map_or(0, |began| clock.now_ns().saturating_sub(began));
+        manner.waited_ns.add(waited_ns);
+        waited_ns
     }
 }
 

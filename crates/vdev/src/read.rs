@@ -1,6 +1,7 @@
 //! Reading one range of one child: choosing among its copies, reading the device, counting.
 
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use device::{Device, DeviceError, Op};
 use ondisk::{Psize, Txg, VdevId};
@@ -9,6 +10,7 @@ use crate::hung::nanos;
 use crate::inject::{self, On, Wrong};
 use crate::report::Trouble;
 use crate::request::Request;
+use crate::stats::IoType;
 use crate::tree::{Layout, NodeId, Tree, device_offset};
 
 /// Reads within this many bytes go to the same child of a mirror, if the children are otherwise
@@ -125,7 +127,7 @@ impl Tree {
             return Ok(());
         }
         let node = self.node(leaf);
-        let done = self.read_quietly(leaf, offset, buf, request);
+        let done = self.read_quietly(leaf, offset, buf, false, request);
         if let Err(Unread::Device(why)) = &done {
             node.stats.read_errors.inc();
             let range = (device_offset(offset), buf.len() as u64);
@@ -136,22 +138,31 @@ impl Tree {
     }
 
     /// Reads likewise, but counts no failure, since the read will be repeated. In the background,
-    /// reads wait for their turn, in parts that hold up the foreground only briefly.
+    /// reads wait for their turn, in parts that hold up the foreground only briefly. With `joined`
+    /// it is a read of several blocks.
     pub(crate) fn read_quietly(
         &self,
         leaf: NodeId,
         offset: u64,
         buf: &mut [u8],
+        joined: bool,
         request: &Request,
     ) -> std::result::Result<(), Unread> {
         let node = self.node(leaf);
         let Layout::Leaf(Some(device)) = &node.layout else { return Err(Unread::NoDevice) };
+        let class = node.stats.by_class.of(request.priority(), IoType::Read);
         let mut done = 0;
         loop {
             let left = (buf.len() - done) as u64;
-            done += node.precedence.run_part(request.pace(), left, |len| {
-                let part = &mut buf[done..done + len as usize];
-                self.read_part(leaf, &**device, offset + done as u64, part).map(|()| part.len())
+            if request.is_paced() {
+                class.wait();
+            }
+            done += node.precedence.run_part(request.pace(), left, |turn| {
+                let part = &mut buf[done..done + turn.bytes as usize];
+                class.begin(part.len() as u64, joined, turn);
+                let (took, read) = self.read_part(leaf, &**device, offset + done as u64, part);
+                class.end(nanos(took), read.is_ok().then_some(part.len() as u64), turn);
+                read.map(|()| part.len())
             })?;
             if done == buf.len() {
                 return Ok(());
@@ -159,18 +170,17 @@ impl Tree {
         }
     }
 
+    /// Reads from the device of a leaf. Returns how long that took, and the outcome.
     fn read_part(
         &self,
         leaf: NodeId,
         device: &dyn Device,
         offset: u64,
         buf: &mut [u8],
-    ) -> std::result::Result<(), Unread> {
+    ) -> (Duration, std::result::Result<(), Unread>) {
         let node = self.node(leaf);
         let at = device_offset(offset);
         node.in_flight.fetch_add(1, Relaxed);
-        node.stats.reads_begun.inc();
-        node.stats.read_sizes.record(buf.len() as u64);
         let begun = node.underway.begin(node.guid, Op::Read, at, buf.len() as u64);
         let done = match inject::strike(|| self.root_guid(), node.guid, On::Read) {
             Some(Wrong::Error(code)) => {
@@ -184,18 +194,10 @@ impl Tree {
         };
         let took = begun.took();
         drop(begun);
-        node.stats.read_ns.record(nanos(took));
         self.timed(leaf, took, (at, buf.len() as u64));
         node.in_flight.fetch_sub(1, Relaxed);
         node.last_end.store(at.saturating_add(buf.len() as u64), Relaxed);
-        node.stats.read_ops.inc();
-        match done {
-            Ok(()) => {
-                node.stats.read_bytes.add(buf.len() as u64);
-                Ok(())
-            }
-            Err(e) => Err(Unread::Device(e)),
-        }
+        (took, done.map_err(Unread::Device))
     }
 }
 

@@ -11,7 +11,7 @@
 //! is no default class. Threads that work for a request get the same reference.
 //!
 //! # Absent
-//! Flushes and discards have no request. They do not yield, and have counters of their own.
+//! Flushes and discards have no request, and do not yield. Discards count as [`Priority::Trim`].
 //!
 //! # See
 //! OpenZFS `zio_priority_t`, `io_priority` of `zio_t`.
@@ -19,6 +19,7 @@
 use std::sync::Arc;
 
 use crate::pace::Pace;
+use crate::stats::IoType;
 use crate::write::Fetched;
 
 /// What an operation is for (`zio_priority_t`).
@@ -48,6 +49,50 @@ pub enum Priority {
     Log,
 }
 
+impl Priority {
+    /// All of them, in the order of the enum.
+    pub const ALL: [Self; 11] = [
+        Self::SyncRead,
+        Self::SyncWrite,
+        Self::AsyncRead,
+        Self::AsyncWrite,
+        Self::Scrub,
+        Self::Resilver,
+        Self::Rebuild,
+        Self::Trim,
+        Self::Initialize,
+        Self::Prefetch,
+        Self::Log,
+    ];
+
+    /// Its name in statistics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::SyncRead => "sync_read",
+            Self::SyncWrite => "sync_write",
+            Self::AsyncRead => "async_read",
+            Self::AsyncWrite => "async_write",
+            Self::Scrub => "scrub",
+            Self::Resilver => "resilver",
+            Self::Rebuild => "rebuild",
+            Self::Trim => "trim",
+            Self::Initialize => "initialize",
+            Self::Prefetch => "prefetch",
+            Self::Log => "log",
+        }
+    }
+
+    /// Whether operations of this class may be of this type.
+    pub(crate) const fn has(self, io: IoType) -> bool {
+        match self {
+            Self::SyncRead | Self::AsyncRead | Self::Prefetch => matches!(io, IoType::Read),
+            Self::SyncWrite | Self::AsyncWrite | Self::Log | Self::Initialize => matches!(io, IoType::Write),
+            Self::Scrub | Self::Resilver | Self::Rebuild => matches!(io, IoType::Read | IoType::Write),
+            Self::Trim => matches!(io, IoType::Trim),
+        }
+    }
+}
+
 /// The context of a request. See the module.
 #[derive(Debug, Clone)]
 pub struct Request {
@@ -71,6 +116,22 @@ impl Request {
     #[must_use]
     pub fn with_fetched(&self, fetched: Arc<Fetched>) -> Self {
         Self { fetched: Some(fetched), ..self.clone() }
+    }
+
+    /// The request for writes that repair what this one read: of the same class if that writes
+    /// too, or else asynchronous writes.
+    #[must_use]
+    pub(crate) fn for_repair(&self) -> Self {
+        match self.priority.has(IoType::Write) {
+            true => self.clone(),
+            false => self.with_priority(Priority::AsyncWrite),
+        }
+    }
+
+    /// The same request for another class.
+    #[must_use]
+    pub fn with_priority(&self, priority: Priority) -> Self {
+        Self { priority, ..self.clone() }
     }
 
     /// What it is for.

@@ -1,8 +1,13 @@
 //! Counters of a vdev.
 
+mod by_class;
+
 use std::time::Instant;
 
-use observe::{Counter, Histogram, HistogramSnapshot};
+use observe::Counter;
+
+pub(crate) use by_class::{ByClass, ClassStats, Turn};
+pub use by_class::{ClassSnapshot, IoType};
 
 /// Time from which an operation counts as slow, in milliseconds (`zio_slow_io_ms`).
 pub static SLOW_MS: observe::Tunable = observe::Tunable::new(
@@ -27,16 +32,10 @@ impl Default for Since {
 /// counts only errors that its redundancy could not absorb.
 #[derive(Debug, Default)]
 pub struct VdevStats {
-    /// Reads issued to the device (`vs_ops[ZIO_TYPE_READ]`).
-    pub read_ops: Counter,
-    /// Bytes read (`vs_bytes[ZIO_TYPE_READ]`).
-    pub read_bytes: Counter,
+    /// Operations by class and type.
+    pub(crate) by_class: ByClass,
     /// Reads that failed (`vs_read_errors`).
     pub read_errors: Counter,
-    /// Writes issued to the device (`vs_ops[ZIO_TYPE_WRITE]`).
-    pub write_ops: Counter,
-    /// Bytes written (`vs_bytes[ZIO_TYPE_WRITE]`).
-    pub write_bytes: Counter,
     /// Writes that failed (`vs_write_errors`).
     pub write_errors: Counter,
     /// Reads that returned wrong bytes (`vs_checksum_errors`).
@@ -47,30 +46,6 @@ pub struct VdevStats {
     pub scan_repaired: Counter,
     /// Operations that took very long (`vs_slow_ios`).
     pub slow_ios: Counter,
-    /// How long device reads took, in nanoseconds (`vsx_disk_histo[ZIO_TYPE_READ]`).
-    pub read_ns: Histogram,
-    /// How long device writes took, in nanoseconds (`vsx_disk_histo[ZIO_TYPE_WRITE]`).
-    pub write_ns: Histogram,
-    /// Bytes of single reads (`vsx_ind_histo`).
-    pub read_sizes: Histogram,
-    /// Bytes of writes of a single block (`vsx_ind_histo`).
-    pub write_sizes: Histogram,
-    /// Bytes of writes that joined blocks (`vsx_agg_histo`).
-    pub run_sizes: Histogram,
-    /// Reads that were begun, including those under way.
-    pub reads_begun: Counter,
-    /// Writes that were begun, including those under way.
-    pub writes_begun: Counter,
-    /// Discards issued to the device (`vs_ops[ZIO_TYPE_TRIM]`).
-    pub trim_ops: Counter,
-    /// Bytes discarded (`vs_bytes[ZIO_TYPE_TRIM]`).
-    pub trim_bytes: Counter,
-    /// How long discards took, in nanoseconds (`vsx_disk_histo[ZIO_TYPE_TRIM]`).
-    pub trim_ns: Histogram,
-    /// Bytes of single discards (`vsx_ind_histo`).
-    pub trim_sizes: Histogram,
-    /// Discards that were begun, including those under way.
-    pub trims_begun: Counter,
     /// When counting began (`vs_timestamp`).
     pub since: Since,
 }
@@ -78,15 +53,15 @@ pub struct VdevStats {
 /// The counters of a vdev at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StatsSnapshot {
-    /// See [`VdevStats::read_ops`].
+    /// Reads issued to the device (`vs_ops[ZIO_TYPE_READ]`).
     pub read_ops: u64,
-    /// See [`VdevStats::read_bytes`].
+    /// Bytes read (`vs_bytes[ZIO_TYPE_READ]`).
     pub read_bytes: u64,
     /// See [`VdevStats::read_errors`].
     pub read_errors: u64,
-    /// See [`VdevStats::write_ops`].
+    /// Writes issued to the device (`vs_ops[ZIO_TYPE_WRITE]`).
     pub write_ops: u64,
-    /// See [`VdevStats::write_bytes`].
+    /// Bytes written (`vs_bytes[ZIO_TYPE_WRITE]`).
     pub write_bytes: u64,
     /// See [`VdevStats::write_errors`].
     pub write_errors: u64,
@@ -98,30 +73,12 @@ pub struct StatsSnapshot {
     pub scan_repaired: u64,
     /// See [`VdevStats::slow_ios`].
     pub slow_ios: u64,
-    /// See [`VdevStats::read_ns`].
-    pub read_ns: HistogramSnapshot,
-    /// See [`VdevStats::write_ns`].
-    pub write_ns: HistogramSnapshot,
-    /// See [`VdevStats::read_sizes`].
-    pub read_sizes: HistogramSnapshot,
-    /// See [`VdevStats::write_sizes`].
-    pub write_sizes: HistogramSnapshot,
-    /// See [`VdevStats::run_sizes`].
-    pub run_sizes: HistogramSnapshot,
-    /// Reads under way (`vsx_active_queue`).
-    pub reads_active: u64,
-    /// Writes under way.
-    pub writes_active: u64,
-    /// See [`VdevStats::trim_ops`].
+    /// Discards issued to the device (`vs_ops[ZIO_TYPE_TRIM]`).
     pub trim_ops: u64,
-    /// See [`VdevStats::trim_bytes`].
+    /// Bytes discarded (`vs_bytes[ZIO_TYPE_TRIM]`).
     pub trim_bytes: u64,
-    /// See [`VdevStats::trim_ns`].
-    pub trim_ns: HistogramSnapshot,
-    /// See [`VdevStats::trim_sizes`].
-    pub trim_sizes: HistogramSnapshot,
-    /// Discards under way.
-    pub trims_active: u64,
+    /// Operations by class and type, in the order of both; those that there were.
+    pub classes: Vec<ClassSnapshot>,
     /// Nanoseconds since counting began (`vs_timestamp`).
     pub age_ns: u64,
 }
@@ -133,18 +90,9 @@ impl StatsSnapshot {
         self.read_bytes += below.read_bytes;
         self.write_ops += below.write_ops;
         self.write_bytes += below.write_bytes;
-        self.reads_active += below.reads_active;
-        self.writes_active += below.writes_active;
-        self.read_ns.add(&below.read_ns);
-        self.write_ns.add(&below.write_ns);
-        self.read_sizes.add(&below.read_sizes);
-        self.write_sizes.add(&below.write_sizes);
-        self.run_sizes.add(&below.run_sizes);
         self.trim_ops += below.trim_ops;
         self.trim_bytes += below.trim_bytes;
-        self.trims_active += below.trims_active;
-        self.trim_ns.add(&below.trim_ns);
-        self.trim_sizes.add(&below.trim_sizes);
+        by_class::add(&mut self.classes, &below.classes);
     }
 }
 
@@ -176,35 +124,36 @@ impl Moved {
 impl VdevStats {
     /// The counters now.
     pub fn snapshot(&self) -> StatsSnapshot {
-        // Completed operations are read before begun ones, so that never more are completed than
-        // begun.
-        let (read_ops, write_ops, trim_ops) =
-            (self.read_ops.get(), self.write_ops.get(), self.trim_ops.get());
+        let classes = self.by_class.snapshot();
+        // Of the same moment as the classes.
+        let sum = |io: IoType| {
+            let of = classes.iter().filter(|one| one.io == io);
+            of.fold((0, 0), |(ops, bytes), one| (ops + one.ops, bytes + one.bytes))
+        };
+        let (read_ops, read_bytes) = sum(IoType::Read);
+        let (write_ops, write_bytes) = sum(IoType::Write);
+        let (trim_ops, trim_bytes) = sum(IoType::Trim);
         StatsSnapshot {
             read_ops,
-            read_bytes: self.read_bytes.get(),
+            read_bytes,
             read_errors: self.read_errors.get(),
             write_ops,
-            write_bytes: self.write_bytes.get(),
+            write_bytes,
             write_errors: self.write_errors.get(),
             checksum_errors: self.checksum_errors.get(),
             self_healed: self.self_healed.get(),
             scan_repaired: self.scan_repaired.get(),
             slow_ios: self.slow_ios.get(),
-            read_ns: self.read_ns.snapshot(),
-            write_ns: self.write_ns.snapshot(),
-            read_sizes: self.read_sizes.snapshot(),
-            write_sizes: self.write_sizes.snapshot(),
-            run_sizes: self.run_sizes.snapshot(),
-            reads_active: self.reads_begun.get().saturating_sub(read_ops),
-            writes_active: self.writes_begun.get().saturating_sub(write_ops),
             trim_ops,
-            trim_bytes: self.trim_bytes.get(),
-            trim_ns: self.trim_ns.snapshot(),
-            trim_sizes: self.trim_sizes.snapshot(),
-            trims_active: self.trims_begun.get().saturating_sub(trim_ops),
+            trim_bytes,
+            classes,
             age_ns: self.since.0.elapsed().as_nanos() as u64,
         }
+    }
+
+    /// Operations of a type that have ended (`vs_ops`).
+    pub fn ops(&self, io: IoType) -> u64 {
+        self.by_class.done(io).0
     }
 
     /// Whether an operation of so many nanoseconds was slow (`zio_slow_io_ms`).

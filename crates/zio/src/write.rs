@@ -187,7 +187,7 @@ impl Zio {
         let mut tries = 0;
         loop {
             let bound = self.hold(std::mem::take(&mut batch.bound), &placed);
-            let failed = self.put(bound, workers, IssueThreads::Batch, Priority::AsyncWrite, |_| true);
+            let failed = self.put(bound, workers, IssueThreads::Batch, |_| Priority::AsyncWrite, |_| true);
             let Some(first) = failed.first() else {
                 self.relieve()?;
                 return Ok(placed.into_iter().map(Written::from).collect());
@@ -233,13 +233,14 @@ impl Zio {
     /// Writes bytes to their devices and waits.
     ///
     /// Returns those that were not written, in the order of their requests. Of the others, the
-    /// requests for which `keep` returns true are kept until they are durable.
+    /// requests for which `keep` returns true are kept until they are durable. `class` gives the
+    /// class of each request. A run of several classes has the class of its first block.
     fn put(
         &self,
         bound: Vec<Bound>,
         workers: &Workers,
         together: IssueThreads,
-        priority: Priority,
+        class: impl Fn(usize) -> Priority,
         keep: impl Fn(usize) -> bool,
     ) -> Vec<Failed> {
         let whose: Vec<(usize, Txg, Dva, Block)> =
@@ -260,8 +261,8 @@ impl Zio {
         }
         let tree: Arc<Tree> = Arc::clone(&now);
         let runs = vdev::join(&laid).into_iter().filter(|run| !run.is_padding()).collect();
-        let request = Request::new(priority);
-        let issue = move |run: Run| tree.issue(&run, &request);
+        let classes: Vec<Priority> = places.iter().map(|(req, ..)| class(*req)).collect();
+        let issue = move |run: Run| tree.issue(&run, &Request::new(classes[run.first_block()]));
         let mut refused = match together {
             IssueThreads::Batch => workers.map(runs, issue),
             IssueThreads::Devices => {

@@ -5,12 +5,14 @@
 //! one. All are rates per second, except for the histograms of the first round. Columns come in
 //! groups; [`columns`] has their layout, and this file fills them.
 //!
+//! [`queues`] says which classes of I/O each column has.
+//!
 //! # Absent
-//! There are no I/O queues: each operation goes to its device at once. So nothing waits, and the
-//! total wait is that of the device. The statistics don't tell synchronous from asynchronous I/O
-//! either: reads count as synchronous, writes as asynchronous.
+//! I/O queues: only operations of the background wait, until it is their turn. All others go to the
+//! device at once, and count as a wait of no time, in the first row of a histogram.
 
 mod columns;
+mod queues;
 
 use std::rc::Rc;
 
@@ -23,6 +25,7 @@ use crate::cx::{Cx, Outcome, Stop};
 use crate::vdev_name::{NameFlags, vdev_name};
 use columns::{Group, Number};
 use console::getopt::{Found, Getopt, Opt};
+use queues::{Queue, Queues};
 
 /// The options (`iostat_cbdata_t`).
 #[derive(Default)]
@@ -349,13 +352,15 @@ fn children(cx: &mut Cx, look: &Look, at: &At<'_>, v: &Vdev) -> usize {
 }
 
 fn numbers(cx: &mut Cx, look: &Look, at: &At<'_>, name: &str, v: &Vdev) {
-    let none = VdevStat::default();
+    let blank = VdevStat::default();
     let before = at.stat_before(v);
-    let old = before.unwrap_or(&none);
+    let old = before.unwrap_or(&blank);
     let elapsed = v.stat.timestamp_ns.saturating_sub(old.timestamp_ns);
     let scale =
         if elapsed == 0 || (before.is_none() && look.histogram()) { 1.0 } else { 1e9 / elapsed as f64 };
-    let io = io_since(&v.stat, old);
+    let none = IoStat::default();
+    let io = |stat: &VdevStat| stat.io.as_deref().unwrap_or(&none).clone();
+    let io = io(&v.stat).since(&io(old));
     if look.histogram() {
         cx.out.put("\n");
         return histogram(cx, look, name, &io, scale);
@@ -381,28 +386,6 @@ fn numbers(cx: &mut Cx, look: &Look, at: &At<'_>, name: &str, v: &Vdev) {
     cx.out.put("\n");
 }
 
-/// The detailed statistics since the previous round.
-fn io_since(new: &VdevStat, old: &VdevStat) -> IoStat {
-    let none = IoStat::default();
-    let (new, old) = (new.io.as_deref().unwrap_or(&none), old.io.as_deref().unwrap_or(&none));
-    let less = |new: &[u64], old: &[u64]| -> Vec<u64> {
-        let old = |i: usize| old.get(i).copied().unwrap_or(0);
-        new.iter().enumerate().map(|(i, n)| n.saturating_sub(old(i))).collect()
-    };
-    IoStat {
-        disk_read: less(&new.disk_read, &old.disk_read),
-        disk_write: less(&new.disk_write, &old.disk_write),
-        read_sizes: less(&new.read_sizes, &old.read_sizes),
-        write_sizes: less(&new.write_sizes, &old.write_sizes),
-        run_sizes: less(&new.run_sizes, &old.run_sizes),
-        // Active operations are a present value, not a sum.
-        reads_active: new.reads_active,
-        writes_active: new.writes_active,
-        trim_sizes: less(&new.trim_sizes, &old.trim_sizes),
-        trims_active: new.trims_active,
-    }
-}
-
 /// Shows capacity, operations and bandwidth (`print_iostat_default`).
 fn plain(cx: &mut Cx, row: &columns::Row, new: &VdevStat, old: &VdevStat, scale: f64) {
     // Only top-level vdevs have space.
@@ -421,18 +404,36 @@ fn plain(cx: &mut Cx, row: &columns::Row, new: &VdevStat, old: &VdevStat, scale:
     row.number(cx, rate(new.bytes[2], old.bytes[2]), Number::Count);
 }
 
-/// Shows average times: total, at the device, and in queues, which is 0 (`print_iostat_latency`).
+/// The histograms of times: total, at the device, and waits for it.
+fn latencies(io: &IoStat) -> Vec<Vec<u64>> {
+    let mut all = Vec::from(["read", "write"].map(|kind| io.histogram(kind, |one| &one.total)));
+    all.extend(["read", "write"].map(|kind| io.histogram(kind, |one| &one.disk)));
+    let queues = Queues::of(io);
+    all.extend(Queue::ALL.map(|queue| queues.histogram(queue, |one| &one.wait)));
+    all
+}
+
+/// The histograms of sizes: of single and of joined operations, for each queue.
+fn sizes(io: &IoStat) -> Vec<Vec<u64>> {
+    let queues = Queues::of(io);
+    let both =
+        |queue| [queues.histogram(queue, |one| &one.single), queues.histogram(queue, |one| &one.joined)];
+    Queue::ALL.into_iter().flat_map(both).collect()
+}
+
+/// Shows average times: total, at the device, and of waits for it (`print_iostat_latency`).
 fn latency(cx: &mut Cx, row: &columns::Row, io: &IoStat) {
-    let (read, write) = (average(&io.disk_read), average(&io.disk_write));
-    for ns in [read, write, read, write, 0, 0, 0, 0, 0, 0, 0] {
-        row.number(cx, ns, Number::Time);
+    for histogram in latencies(io) {
+        row.number(cx, average(&histogram), Number::Time);
     }
 }
 
 /// Shows the waiting and active operations of each queue (`print_iostat_queues`).
 fn queues(cx: &mut Cx, row: &columns::Row, io: &IoStat) {
-    for n in [0, io.reads_active, 0, 0, 0, 0, 0, io.writes_active, 0, 0, 0, io.trims_active, 0, 0] {
-        row.number(cx, n, Number::Count);
+    let queues = Queues::of(io);
+    for queue in Queue::ALL {
+        row.number(cx, queues.sum(queue, |one| one.waiting), Number::Count);
+        row.number(cx, queues.sum(queue, |one| one.active), Number::Count);
     }
 }
 
@@ -449,20 +450,11 @@ fn average(histogram: &[u64]) -> u64 {
 
 /// Shows a vdev's histograms, a line for each power of two (`print_iostat_histos`).
 fn histogram(cx: &mut Cx, look: &Look, name: &str, io: &IoStat, scale: f64) {
-    let none = Vec::new();
-    let (r, w) = (&io.disk_read, &io.disk_write);
-    let latencies = look.groups.contains(&Group::Latencies);
-    let series: Vec<&Vec<u64>> = if latencies {
-        vec![r, w, r, w, &none, &none, &none, &none, &none, &none, &none]
-    } else {
-        let mut all = vec![&none; 14];
-        (all[0], all[6], all[7]) = (&io.read_sizes, &io.write_sizes, &io.run_sizes);
-        all[10] = &io.trim_sizes;
-        all
-    };
+    let by_time = look.groups.contains(&Group::Latencies);
+    let series = if by_time { latencies(io) } else { sizes(io) };
     let most = series.iter().flat_map(|s| s.iter()).copied().max().unwrap_or(0);
     let column = if look.exact { most.max(1).ilog10() as usize + 1 } else { 0 }.max(5);
-    let title = if latencies { "latency" } else { "req_size" };
+    let title = if by_time { "latency" } else { "req_size" };
     let head = columns::Head { title, forced: Some(column), ..head(look) };
     if look.scripted {
         writeln!(cx.out, "{name}");
@@ -471,9 +463,9 @@ fn histogram(cx: &mut Cx, look: &Look, name: &str, io: &IoStat, scale: f64) {
     }
     let row = columns::Row { exact: look.exact, scripted: look.scripted, width: column };
     let width = look.width.max(title.len());
-    let (first, end) = if latencies { (0, 37) } else { (9, 25) };
+    let (first, end) = if by_time { (0, 37) } else { (9, 25) };
     for i in first..end {
-        let (bound, text) = if latencies {
+        let (bound, text) = if by_time {
             let bound = (1u64 << (i + 1)) - 1;
             (bound, console::numbers::time_ns(bound))
         } else {

@@ -131,6 +131,105 @@ fn iostat_has_openzfs_columns() {
     );
 }
 
+/// A pool with one operation of each class and type. The n-th has taken `2^n` ns and waited for
+/// `2^(n+1)` ns, is of `2^(n+9)` bytes, and n are active and 20 + n wait. Its size is that of a
+/// joined operation if n is odd.
+fn with_every_class() -> Rc<dyn Requests> {
+    let pairs = [
+        "sync_read read",
+        "sync_write write",
+        "async_read read",
+        "async_write write",
+        "scrub read",
+        "scrub write",
+        "resilver read",
+        "resilver write",
+        "rebuild read",
+        "rebuild write",
+        "trim trim",
+        "initialize write",
+        "prefetch read",
+        "log write",
+    ];
+    let classes = pairs.iter().enumerate().map(|(n, pair)| {
+        let (class, io) = pair.split_once(' ').expect("two words");
+        let power = |power: usize| {
+            let mut counts = vec![0; power + 1];
+            counts[power] = 1;
+            counts
+        };
+        let (single, joined) = if n % 2 == 1 { (vec![], power(n + 9)) } else { (power(n + 9), vec![]) };
+        ClassIo {
+            class: class.to_owned(),
+            io: io.to_owned(),
+            active: n as u64,
+            waiting: 20 + n as u64,
+            disk: power(n),
+            wait: power(n + 1),
+            total: power(n + 2),
+            single,
+            joined,
+            ..ClassIo::default()
+        }
+    });
+    let mut root = Vdev { kind: "root".into(), guid: 1, ..Vdev::default() };
+    root.stat.timestamp_ns = 1_000_000_000;
+    root.stat.io = Some(Box::new(IoStat { classes: classes.collect() }));
+    let pool = Pool { name: "t".into(), guid: 1, root, ..Pool::default() };
+    in_process(Rc::new(Paper { pools: vec![pool], ..Paper::default() }))
+}
+
+/// The numbers of a table without header, whose columns have tabs between them.
+fn cells(line: &str, service: &Rc<dyn Requests>) -> Vec<Vec<u64>> {
+    let ran = run(line, Rc::clone(service));
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{line}");
+    let row =
+        |line: &str| line.split('\t').skip(1).map(|cell| cell.parse().unwrap_or(0)).collect::<Vec<u64>>();
+    ran.out.lines().filter(|line| line.contains('\t')).map(row).collect()
+}
+
+/// Goal: each class is in the columns where OpenZFS counts the same I/O, and in no others: log
+/// writes are synchronous, prefetches and initialisation asynchronous, a resilver is a scrub. What
+/// a scrub or resilver writes is asynchronous.
+#[test]
+fn iostat_has_classes_in_their_columns() {
+    let service = with_every_class();
+    // Of the columns sync_read, sync_write, async_read, async_write, scrub, trim and rebuild.
+    let columns: [&[u64]; 7] = [&[0], &[1, 13], &[2, 12], &[3, 5, 7, 11], &[4, 6], &[10], &[8, 9]];
+    let sum = |column: &[u64], of: fn(u64) -> u64| column.iter().copied().map(of).sum::<u64>();
+    let got = &cells("zpool iostat -qHp", &service)[0][6..];
+    let want: Vec<u64> =
+        columns.iter().flat_map(|column| [sum(column, |n| 20 + n), sum(column, |n| n)]).collect();
+    assert_eq!(got, want);
+    // The average of a bucket is one and a half of its lowest value.
+    let mean = |of: &[u64], shift: u64| {
+        of.iter().map(|n| (1 << (n + shift)) + (1 << (n + shift)) / 2).sum::<u64>() / of.len() as u64
+    };
+    let (reads, writes): (&[u64], &[u64]) = (&[0, 2, 4, 6, 8, 12], &[1, 3, 5, 7, 9, 11, 13]);
+    let mut want = vec![mean(reads, 2), mean(writes, 2), mean(reads, 0), mean(writes, 0)];
+    want.extend(columns.iter().map(|column| mean(column, 1)));
+    assert_eq!(cells("zpool iostat -lHp", &service)[0][6..], want);
+    let rows = cells("zpool iostat -wHp", &service);
+    for (power, row) in rows.iter().enumerate() {
+        let one = |of: &[u64], shift: u64| of.iter().filter(|n| **n + shift == power as u64).count() as u64;
+        let mut want = vec![one(reads, 2), one(writes, 2), one(reads, 0), one(writes, 0)];
+        want.extend(columns.iter().map(|column| one(column, 1)));
+        assert_eq!(*row, want, "2^{power} ns");
+    }
+    for (n, row) in cells("zpool iostat -rHp", &service).iter().enumerate() {
+        let has = |column: &[u64]| u64::from(column.contains(&(n as u64)));
+        let want: Vec<u64> = columns
+            .iter()
+            .flat_map(|column| if n % 2 == 0 { [has(column), 0] } else { [0, has(column)] })
+            .collect();
+        assert_eq!(*row, want, "2^{} bytes", n + 9);
+    }
+    let tall = run("zpool iostat -r", service).out;
+    let line = |size: &str| tall.lines().find(|l| l.starts_with(size)).expect("a line").to_owned();
+    let log = "4M              0      0      0      1      0      0      0      0      0      0      0      0      0      0";
+    assert_eq!(line("4M "), log);
+}
+
 /// Goal: invalid operands and invalid combinations of options are refused with OpenZFS's messages.
 #[test]
 fn iostat_refuses_nonsense() {
@@ -182,10 +281,31 @@ fn iostat_counts_what_is_done() {
     assert!(root.ops[2] > 0 && root.bytes[2] > 0 && leaf.timestamp_ns > 0);
     assert_eq!((root.ops, root.bytes), (leaf.ops, leaf.bytes));
     let io = leaf.io.as_deref().expect("details");
-    let writes: u64 = io.write_sizes.iter().chain(&io.run_sizes).sum();
-    assert_eq!((writes, io.disk_write.iter().sum::<u64>()), (leaf.ops[2], leaf.ops[2]));
-    assert_eq!(io.read_sizes.iter().sum::<u64>(), leaf.ops[1]);
-    assert_eq!((io.reads_active, io.writes_active), (0, 0));
+    for (kind, at) in [("read", 1), ("write", 2)] {
+        let count = |of: fn(&ClassIo) -> &[u64]| io.histogram(kind, of).iter().sum::<u64>();
+        let sizes = count(|one| &one.single) + count(|one| &one.joined);
+        let times = [count(|one| &one.wait), count(|one| &one.disk), count(|one| &one.total)];
+        assert_eq!((sizes, times, io.active(kind)), (leaf.ops[at], [leaf.ops[at]; 3], 0));
+        assert_eq!(io.of_type(kind).map(|one| one.bytes).sum::<u64>(), leaf.bytes[at]);
+    }
+    // The sums of ind and agg of sync_read, sync_write, async_read, async_write, scrub, trim and
+    // rebuild.
+    let sums = || {
+        let mut sums = vec![0; 7];
+        for row in cells("zpool iostat -rHp", &house) {
+            row.chunks(2).zip(&mut sums).for_each(|(pair, sum)| *sum += pair.iter().sum::<u64>());
+        }
+        sums
+    };
+    // So far there were transaction groups only.
+    let before = sums();
+    assert!(before[3] > 0 && (before[1], before[4], before[6]) == (0, 0, 0), "{before:?}");
+    good("zpool scrub -w tank", &house);
+    let after = sums();
+    assert!(after[4] > 0 && after[4] - before[4] > after[0] - before[0], "{before:?} then {after:?}");
+    assert_eq!((after[1], after[2], after[6]), (before[1], before[2], before[6]));
+    let latency = cells("zpool iostat -lHp tank", &house).remove(0);
+    assert!(latency[6 + 8] > 0 && latency[6 + 10] == 0, "{latency:?}");
     good("zpool destroy tank", &house);
 }
 

@@ -13,6 +13,7 @@
 //! The errors are the columns of `zpool status`. Kstats keep their names, with `poolhouse_` and the
 //! kstat's name before them. Those of single datasets are left out, since there may be thousands.
 
+mod devices;
 pub(crate) mod listener;
 mod ops;
 
@@ -72,6 +73,7 @@ impl Collector for Page {
         self.of_scans(&mut to)?;
         self.of_vdevs(&mut to)?;
         self.service_times(&mut to)?;
+        devices::encode(&mut to, &self.pools)?;
         self.commits(&mut to)?;
         ops::encode(&mut to, &self.ops, &self.datasets)?;
         self.counted(&mut to)
@@ -313,24 +315,23 @@ impl Page {
     fn service_times(&self, to: &mut DescriptorEncoder) -> fmt::Result {
         let all = vdevs(&self.pools);
         let io = || all.iter().filter_map(|(vdev, own)| Some((vdev.stat.io.as_deref()?, own)));
-        type Of = fn(&IoStat) -> &Vec<u64>;
-        let times: [(&str, &str, Of); 2] = [
-            ("poolhouse_vdev_read_service", "How long reads took", |io| &io.disk_read),
-            ("poolhouse_vdev_write_service", "How long writes took", |io| &io.disk_write),
+        let times = [
+            ("poolhouse_vdev_read_service", "How long reads took", "read"),
+            ("poolhouse_vdev_write_service", "How long writes took", "write"),
         ];
         for (name, help, of) in times {
             let kind = MetricType::Histogram;
             let mut family = to.encode_descriptor(name, help, Some(&Unit::Seconds), kind)?;
             for (io, own) in io() {
-                let (buckets, count, sum) = seconds(of(io));
+                let (buckets, count, sum) = seconds(&io.histogram(of, |one| &one.disk));
                 let mut one = family.encode_family(own)?;
                 one.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)?;
             }
         }
         let active: [Told<IoStat>; 3] = [
-            gauge("poolhouse_vdev_reads_active", "Reads under way", |io| io.reads_active),
-            gauge("poolhouse_vdev_writes_active", "Writes under way", |io| io.writes_active),
-            gauge("poolhouse_vdev_trims_active", "Discards under way", |io| io.trims_active),
+            gauge("poolhouse_vdev_reads_active", "Reads under way", |io| io.active("read")),
+            gauge("poolhouse_vdev_writes_active", "Writes under way", |io| io.active("write")),
+            gauge("poolhouse_vdev_trims_active", "Discards under way", |io| io.active("trim")),
         ];
         for told in &active {
             let labels = |own: &'_ [(&'static str, String); 4]| own.clone();

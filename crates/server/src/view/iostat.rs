@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 
-use vdev::VdevInfo;
+use observe::HistogramSnapshot;
+use vdev::{ClassSnapshot, VdevInfo};
 
-use api::{IoStat, Vdev};
+use api::{ClassIo, IoStat, Vdev};
 
 /// The number of latency buckets (`VDEV_L_HISTO_BUCKETS`).
 const LATENCIES: usize = 37;
@@ -32,17 +33,31 @@ fn enter(v: &mut Vdev, all: &HashMap<u64, &VdevInfo>) {
         (v.stat.ops[1], v.stat.ops[2]) = (s.read_ops, s.write_ops);
         (v.stat.bytes[1], v.stat.bytes[2]) = (s.read_bytes, s.write_bytes);
         (v.stat.ops[5], v.stat.bytes[5]) = (s.trim_ops, s.trim_bytes);
-        v.stat.io = Some(Box::new(IoStat {
-            disk_read: s.read_ns.powers(LATENCIES),
-            disk_write: s.write_ns.powers(LATENCIES),
-            read_sizes: s.read_sizes.powers(SIZES),
-            write_sizes: s.write_sizes.powers(SIZES),
-            run_sizes: s.run_sizes.powers(SIZES),
-            reads_active: s.reads_active,
-            writes_active: s.writes_active,
-            trim_sizes: s.trim_sizes.powers(SIZES),
-            trims_active: s.trims_active,
-        }));
+        v.stat.io = Some(Box::new(io_stat(&s.classes)));
     }
     v.children.iter_mut().for_each(|c| enter(c, all));
+}
+
+/// The statistics of all classes.
+pub(super) fn io_stat(classes: &[ClassSnapshot]) -> IoStat {
+    let powers = |histogram: &HistogramSnapshot, buckets| {
+        let mut counts = histogram.powers(buckets);
+        counts.truncate(counts.iter().rposition(|n| *n != 0).map_or(0, |last| last + 1));
+        counts
+    };
+    let class = |one: &ClassSnapshot| ClassIo {
+        class: one.class.name().to_owned(),
+        io: one.io.name().to_owned(),
+        ops: one.ops,
+        bytes: one.bytes,
+        active: one.active,
+        waiting: one.waiting,
+        disk_sum_ns: one.disk_sum_ns,
+        wait: powers(&one.wait_ns, LATENCIES),
+        disk: powers(&one.disk_ns, LATENCIES),
+        total: powers(&one.total_ns, LATENCIES),
+        single: powers(&one.single, SIZES),
+        joined: powers(&one.joined, SIZES),
+    };
+    IoStat { classes: classes.iter().map(class).collect() }
 }

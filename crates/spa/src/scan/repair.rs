@@ -29,7 +29,8 @@ impl Scans {
         if met.is_empty() {
             return;
         }
-        let options = ReadOptions::new(Request::new(Priority::AsyncWrite));
+        // What it reads no caller waits for; its writes are asynchronous ones too.
+        let options = ReadOptions::new(Request::new(Priority::AsyncRead));
         let (since, search) = (Instant::now(), Search::on_disk(&self.core.mos));
         let mut done = 0;
         for (bookmark, birth) in &met {

@@ -512,7 +512,8 @@ impl Scans {
         };
         slice.min = visit.min.max(slice.phys.min_txg);
         if visit.is_head() && walk.position == (0, 0) && !visit.bp.is_hole() {
-            match dmu::Objset::open(self.core.cache.clone(), objset, &visit.bp, ReadOptions::demand()) {
+            let options = ReadOptions::new(slice.request.clone());
+            match dmu::Objset::open(self.core.cache.clone(), objset, &visit.bp, options) {
                 Ok(os) => slice.log(&os),
                 Err(_) if slice.check_devices((0, 0)).is_break() => return Ok(ControlFlow::Break(())),
                 // Its log can't be found.

@@ -19,7 +19,7 @@ use testpools::{ask, images, judge, new_pool, noise, own, pool_of, write_file};
 use zil::{Bytes, Missing, Source};
 
 /// The source of file data for the log.
-struct Files<'a>(&'a dsl::Owned);
+pub(crate) struct Files<'a>(pub(crate) &'a dsl::Owned);
 
 impl Source for Files<'_> {
     fn data(&self, object: ObjNum, offset: u64, len: usize) -> Result<Bytes, Missing> {
@@ -37,7 +37,13 @@ fn crash(live: &PoolWriter, from: &Path) -> tempfile::TempDir {
 }
 
 /// Creates a file with these bytes, and logs that.
-fn log_file(live: &PoolWriter, owned: &dsl::Owned, log: &LogHandle, n: u64, bytes: &[u8]) -> ObjNum {
+pub(crate) fn log_file(
+    live: &PoolWriter,
+    owned: &dsl::Owned,
+    log: &LogHandle,
+    n: u64,
+    bytes: &[u8],
+) -> ObjNum {
     let object = write_file(live, owned, bytes).unwrap();
     let tx = live.tx(0).unwrap();
     let create = Create {

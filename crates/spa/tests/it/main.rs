@@ -23,6 +23,7 @@ mod group_seeks;
 mod growth;
 mod held;
 mod injected;
+mod io_class;
 mod l2arc;
 mod lacking;
 mod life;

@@ -144,7 +144,7 @@ fn stale_columns() {
     let block = pattern(9 * 512);
     store(&tree, &devices, 0, &block, 7);
     tree.set_dtl(Guid(102), TxgRanges::new([(5, 9)])).unwrap();
-    let ops = || tree.stats(Guid(102)).unwrap().read_ops.get();
+    let ops = || tree.stats(Guid(102)).unwrap().ops(crate::IoType::Read);
     assert_eq!((read(&tree, 0, &block, 7), ops()), ((true, 1), 0));
     assert_eq!((read(&tree, 0, &block, 20), ops()), ((true, 1), 1));
     // Another child returns wrong bytes, so that only the stale one's bytes, right by luck, help.

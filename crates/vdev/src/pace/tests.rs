@@ -98,9 +98,9 @@ impl Leaf {
 
     /// Reads as much as one operation may have; returns how much.
     fn read(&self, pace: Option<&Pace>, offset: u64, len: u64) -> u64 {
-        let read = |len| {
-            self.disk.read_at(&mut vec![0; len as usize], offset).unwrap();
-            len
+        let read = |turn: Turn| {
+            self.disk.read_at(&mut vec![0; turn.bytes as usize], offset).unwrap();
+            turn.bytes
         };
         self.precedence.run_part(pace, len, read)
     }
@@ -251,7 +251,7 @@ fn it_gets_on_whatever_happens() {
         let _stuck = stuck(&leaf);
         let pace = leaf.pace(|| false);
         for n in 0..10 {
-            leaf.precedence.run(Some(&pace), || leaf.stage.sleep_until(leaf.stage.now_ns() + took));
+            leaf.precedence.run_part(Some(&pace), 0, |_| leaf.stage.sleep_until(leaf.stage.now_ns() + took));
             assert_eq!(leaf.stage.now_ns(), (n + 1) * took + n * waits);
         }
         assert_eq!(leaf.waited_ns.get(), 9 * waits);
@@ -268,7 +268,7 @@ fn one_at_a_time() {
         Box::new(move || {
             let pace = leaf.pace(|| false);
             for _ in 0..20 {
-                leaf.precedence.run(Some(&pace), || {
+                leaf.precedence.run_part(Some(&pace), 0, |_| {
                     assert!(!busy.swap(true, SeqCst));
                     leaf.stage.sleep_until(leaf.stage.now_ns() + 10 * MS);
                     assert!(busy.swap(false, SeqCst));
@@ -293,7 +293,7 @@ fn it_hurries_when_it_is_waited_for() {
     leaf.stage.play(vec![
         Box::new(|| {
             for _ in 0..4 {
-                leaf.precedence.run(Some(&pace), || {
+                leaf.precedence.run_part(Some(&pace), 0, |_| {
                     began.push(leaf.stage.now_ns());
                     leaf.stage.sleep_until(leaf.stage.now_ns() + 60 * MS);
                 });
@@ -330,8 +330,9 @@ fn every_device_is_asked_in_turn() {
     use ondisk::{Guid, Psize, Txg, VdevId};
 
     let (tree, _) = open(&root(vec![top(VdevKind::Mirror, 3)]), 3);
-    let reads =
-        || tree.devices().map(|(guid, _)| tree.stats(guid).unwrap().read_ops.get()).collect::<Vec<_>>();
+    let reads = || {
+        tree.devices().map(|(guid, _)| tree.stats(guid).unwrap().ops(crate::IoType::Read)).collect::<Vec<_>>()
+    };
     let good = Block::copy_of(&[7; 1 << 20]);
     let blocks: Vec<Extent> = (0..3)
         .map(|n| Extent { vdev: VdevId(0), offset: n << 20, psize: Psize(1 << 20), birth: Txg(9) })

@@ -3,7 +3,7 @@
 use ondisk::Guid;
 
 use super::{NodeId, Tree};
-use crate::{AllocBias, Moved, StatsSnapshot, VdevAux, VdevKind, VdevState};
+use crate::{AllocBias, IoType, Moved, StatsSnapshot, VdevAux, VdevKind, VdevState};
 
 /// A vdev and everything below it at one moment, as `zpool status` shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,11 +45,15 @@ impl Tree {
 
     /// What all devices have read and written so far.
     pub fn moved(&self) -> Moved {
-        self.nodes().fold(Moved::default(), |all, node| Moved {
-            reads: all.reads + node.stats.read_ops.get(),
-            read: all.read + node.stats.read_bytes.get(),
-            writes: all.writes + node.stats.write_ops.get(),
-            written: all.written + node.stats.write_bytes.get(),
+        self.nodes().fold(Moved::default(), |all, node| {
+            let (reads, read) = node.stats.by_class.done(IoType::Read);
+            let (writes, written) = node.stats.by_class.done(IoType::Write);
+            Moved {
+                reads: all.reads + reads,
+                read: all.read + read,
+                writes: all.writes + writes,
+                written: all.written + written,
+            }
         })
     }
 

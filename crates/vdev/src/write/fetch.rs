@@ -185,7 +185,7 @@ impl Tree {
             let (asked, others) = left.split_at(of);
             left = others;
             let mut buf = AlignedBuf::zeroed((end - start) as usize);
-            if self.read_quietly(leaf, start, &mut buf, request).is_ok() {
+            if self.read_quietly(leaf, start, &mut buf, of > 1, request).is_ok() {
                 runs.extend(kept(start, buf, asked));
             }
         }

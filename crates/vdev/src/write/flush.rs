@@ -107,7 +107,7 @@ impl Tree {
         let begun = node.underway.begin(node.guid, Op::Flush, 0, 0);
         let done = node
             .precedence
-            .run(None, || flushed(self.root_guid(), node.guid, device))
+            .run(|| flushed(self.root_guid(), node.guid, device))
             .and_then(|()| if node.lost_writes.load(Relaxed) { Err(lost()) } else { Ok(()) });
         drop(begun);
         let Err(source) = done else { return FlushOutcome::Durable };

@@ -21,6 +21,7 @@ impl Tree {
     /// differ.
     ///
     /// `good` are the block's bytes and `birth` its physical birth. Missing devices are skipped.
+    /// With a request of a class that only reads, the writes are asynchronous ones.
     ///
     /// # Errors
     /// Those of [`Tree::lay_out`]. So a block of a removed vdev, or of one that is being expanded,
@@ -33,7 +34,7 @@ impl Tree {
         birth: Txg,
         request: &Request,
     ) -> Result<Repaired> {
-        let laid = self.lay_out(vdev, offset, good, birth)?;
+        let (laid, request) = (self.lay_out(vdev, offset, good, birth)?, &request.for_repair());
         let mut done = Repaired::default();
         for piece in &laid.pieces {
             let want = &piece.bytes[piece.range.clone()];

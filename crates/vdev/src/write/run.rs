@@ -12,6 +12,7 @@ use crate::hung::nanos;
 use crate::inject::{self, On, Wrong};
 use crate::report::Trouble;
 use crate::request::Request;
+use crate::stats::{ClassStats, IoType, Turn};
 use crate::tree::{Layout, NodeId, Tree, device_offset};
 
 /// Most bytes in a run (`zfs_vdev_aggregation_limit`).
@@ -53,6 +54,11 @@ impl Run {
 
     pub(super) fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// The number of the block that its first piece belongs to.
+    pub fn first_block(&self) -> usize {
+        self.pieces.first().map_or(0, |(block, _)| *block)
     }
 
     /// Whether it holds nothing, and need not be written.
@@ -155,7 +161,12 @@ impl Tree {
         let Layout::Leaf(Some(device)) = &node.layout else {
             unreachable!("a piece was made for a leaf that has a device, and it stays so");
         };
-        node.precedence.run(request.pace(), || self.write_now(leaf, &**device, offset, bufs))
+        let class = node.stats.by_class.of(request.priority(), IoType::Write);
+        if request.is_paced() {
+            class.wait();
+        }
+        let write = |turn| self.write_now(leaf, &**device, offset, bufs, (class, turn));
+        node.precedence.run_part(request.pace(), 0, write)
     }
 
     fn write_now(
@@ -164,14 +175,13 @@ impl Tree {
         device: &dyn Device,
         offset: u64,
         bufs: &[&[u8]],
+        (class, turn): (&ClassStats, Turn),
     ) -> Result<(), Arc<DeviceError>> {
         let node = self.node(leaf);
         let at = device_offset(offset);
         node.in_flight.fetch_add(1, Relaxed);
-        node.stats.writes_begun.inc();
         let len: usize = bufs.iter().map(|b| b.len()).sum();
-        let sizes = if bufs.len() > 1 { &node.stats.run_sizes } else { &node.stats.write_sizes };
-        sizes.record(len as u64);
+        class.begin(len as u64, bufs.len() > 1, turn);
         let begun = node.underway.begin(node.guid, Op::Write, at, len as u64);
         let done = match inject::strike(|| self.root_guid(), node.guid, On::Write) {
             Some(Wrong::Error(code)) => Err(inject::error(code, Op::Write, device.name(), at, len as u64)),
@@ -180,17 +190,13 @@ impl Tree {
         };
         let took = begun.took();
         drop(begun);
-        node.stats.write_ns.record(nanos(took));
         self.timed(leaf, took, (at, len as u64));
         node.in_flight.fetch_sub(1, Relaxed);
         node.last_end.store(at.saturating_add(len as u64), Relaxed);
-        node.stats.write_ops.inc();
-        match &done {
-            Ok(()) => node.stats.write_bytes.add(len as u64),
-            Err(why) => {
-                node.stats.write_errors.inc();
-                self.failed(leaf, Trouble::Write, Some((at, len as u64)), Some(why));
-            }
+        class.end(nanos(took), done.is_ok().then_some(len as u64), turn);
+        if let Err(why) = &done {
+            node.stats.write_errors.inc();
+            self.failed(leaf, Trouble::Write, Some((at, len as u64)), Some(why));
         }
         done.map_err(Arc::new)
     }

@@ -293,7 +293,7 @@ impl Tree {
         request: &Request,
     ) -> Result<RepairOutcome> {
         assert_eq!(good.len(), examined.psize, "the right bytes have the block's size");
-        let mut done = RepairOutcome::default();
+        let (mut done, request) = (RepairOutcome::default(), &request.for_repair());
         for part in &examined.parts {
             let laid =
                 self.lay_part(part.vdev, part.offset, &good[part.at..part.at + part.len], examined.birth)?;

@@ -8,8 +8,10 @@ use device::{Device, DeviceError, Op};
 use ondisk::Guid;
 use ondisk::label::{LABEL_START_SIZE, LABELS, label_offset};
 
+use crate::hung::nanos;
 use crate::inject::{self, On, Wrong};
-use crate::request::Request;
+use crate::request::{Priority, Request};
+use crate::stats::{IoType, Turn};
 use crate::tree::{Layout, NodeId, Tree, device_offset};
 
 /// Why free space of a device was not written or discarded.
@@ -96,9 +98,9 @@ impl Tree {
     /// * [`WipeError::Device`]: the discard failed.
     pub fn discard(&self, leaf: Guid, offset: u64, len: u64) -> Result<()> {
         let (id, device) = self.wiped(leaf, offset, len)?;
-        let stats = &self.node(id).stats;
-        stats.trims_begun.inc();
-        stats.trim_sizes.record(len);
+        let class = self.node(id).stats.by_class.of(Priority::Trim, IoType::Trim);
+        let turn = Turn { bytes: len, waited_ns: None };
+        class.begin(len, false, turn);
         let start = Instant::now();
         let at = device_offset(offset);
         let done = match inject::strike(|| self.root_guid(), leaf, On::Free) {
@@ -106,18 +108,11 @@ impl Tree {
             Some(Wrong::Noop) => Ok(()),
             _ => device.trim(at, len),
         };
-        stats.trim_ns.record(start.elapsed().as_nanos() as u64);
-        stats.trim_ops.inc();
-        match done {
-            Ok(()) => {
-                stats.trim_bytes.add(len);
-                Ok(())
-            }
-            Err(source) => {
-                self.suspect(id);
-                Err(WipeError::Device { guid: leaf, source: Arc::new(source) })
-            }
-        }
+        class.end(nanos(start.elapsed()), done.is_ok().then_some(len), turn);
+        done.map_err(|source| {
+            self.suspect(id);
+            WipeError::Device { guid: leaf, source: Arc::new(source) }
+        })
     }
 }
 

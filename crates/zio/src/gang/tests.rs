@@ -86,7 +86,8 @@ fn copies_do_not_multiply() {
     }
     let got = read(&zio, &pointer([Some(place(100, true)), None, None], 16 << 20));
     assert!(matches!(got, Err(Error::Checksum { .. } | Error::Corrupt { .. })), "{got:?}");
-    let asked: u64 = zio.tree().devices().map(|(g, _)| zio.tree().stats(g).unwrap().read_ops.get()).sum();
+    let asked: u64 =
+        zio.tree().devices().map(|(g, _)| zio.tree().stats(g).unwrap().ops(vdev::IoType::Read)).sum();
     assert!(asked < 200_000, "{asked} reads");
 }
 
@@ -98,6 +99,7 @@ fn pieces_fit_before_they_are_read() {
     write_header(&device, 10, 10, &[long]);
     let got = read(&zio, &pointer([Some(place(10, true)), None, None], 1024));
     assert!(matches!(got, Err(Error::Corrupt { .. })), "{got:?}");
-    let asked: u64 = zio.tree().devices().map(|(g, _)| zio.tree().stats(g).unwrap().read_ops.get()).sum();
+    let asked: u64 =
+        zio.tree().devices().map(|(g, _)| zio.tree().stats(g).unwrap().ops(vdev::IoType::Read)).sum();
     assert_eq!(asked, 1);
 }

@@ -219,7 +219,7 @@ impl Zio {
                 bound.collect(),
                 &self.workers(),
                 IssueThreads::Devices,
-                Priority::AsyncWrite,
+                |_| Priority::AsyncWrite,
                 |_| true,
             );
             let mut lost = HashSet::new();

@@ -123,11 +123,10 @@ impl Zio {
         let places = batch.bound.iter().map(|b| self.place_of(&b.dva, b.bytes.len() as u64));
         let _pass = self.closed_ranges().pass(places.collect());
         // No txg depends on log blocks, so only the others are kept for rewriting.
-        match self
-            .put(batch.bound, &self.workers(), IssueThreads::Batch, Priority::Log, |req| req >= logs)
-            .into_iter()
-            .next()
-        {
+        let is_early = |req| req >= logs;
+        let class = |req| if is_early(req) { Priority::SyncWrite } else { Priority::Log };
+        let failed = self.put(batch.bound, &self.workers(), IssueThreads::Batch, class, is_early);
+        match failed.into_iter().next() {
             Some(Failed { dva, source, .. }) => Err(Error::Write { bookmark, dva, source }),
             None => Ok(()),
         }

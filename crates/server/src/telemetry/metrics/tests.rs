@@ -2,8 +2,8 @@
 
 use crate::telemetry::metrics::{CONTENT_TYPE, Page};
 use api::{
-    IoStat, Kstat, KstatValue, Pool, ScanFunc, ScanStat, ScanState, TopClass, TopDataset, TopOp, TopPool,
-    TopTimes, Vdev, VdevStat, VdevState,
+    ClassIo, IoStat, Kstat, KstatValue, Pool, ScanFunc, ScanStat, ScanState, TopClass, TopDataset, TopOp,
+    TopPool, TopTimes, Vdev, VdevStat, VdevState,
 };
 use prometheus_client::registry::Registry;
 
@@ -19,9 +19,39 @@ fn disk(path: &str, stat: VdevStat) -> Vdev {
     Vdev { kind: "file".to_owned(), path: Some(path.to_owned()), stat, ..Vdev::default() }
 }
 
+/// Reads of callers, of which three took 1 to 2 µs, and a scrub, which read something in 4 to 8 µs.
+fn classes() -> Vec<ClassIo> {
+    let powers = |power: usize, n: u64| {
+        let mut all = vec![0; power + 1];
+        all[power] = n;
+        all
+    };
+    let demand = ClassIo {
+        class: "sync_read".to_owned(),
+        io: "read".to_owned(),
+        ops: 3,
+        bytes: 12_288,
+        disk_sum_ns: 4_500,
+        wait: vec![3],
+        disk: powers(10, 3),
+        ..ClassIo::default()
+    };
+    let scrub = ClassIo {
+        class: "scrub".to_owned(),
+        io: "read".to_owned(),
+        ops: 1,
+        active: 2,
+        waiting: 5,
+        wait: powers(20, 1),
+        disk: powers(12, 1),
+        ..ClassIo::default()
+    };
+    let repair =
+        ClassIo { io: "write".to_owned(), ops: 4, wait: vec![4], active: 0, waiting: 0, ..scrub.clone() };
+    vec![demand, scrub, repair]
+}
+
 fn pool() -> Pool {
-    let mut disk_read = vec![0; 37];
-    (disk_read[10], disk_read[12]) = (3, 1);
     let ill = VdevStat {
         state: VdevState::Faulted,
         ops: [0, 7, 11, 0, 0, 2],
@@ -31,7 +61,7 @@ fn pool() -> Pool {
         checksum_errors: 9,
         slow_ios: 1,
         self_healed: 512,
-        io: Some(Box::new(IoStat { disk_read, reads_active: 2, ..IoStat::default() })),
+        io: Some(Box::new(IoStat { classes: classes() })),
         ..VdevStat::default()
     };
     let well = VdevStat { state: VdevState::Healthy, ..VdevStat::default() };
@@ -96,6 +126,39 @@ fn devices() {
     let sum: f64 = sum.and_then(|l| l.rsplit(' ').next()?.parse().ok()).expect("a sum");
     assert!((sum - (3.0 * 1.5 * 1024.0 + 1.5 * 4096.0) / 1e9).abs() < 1e-12, "{sum}");
     assert!(text.ends_with("# EOF\n") && CONTENT_TYPE.starts_with("application/openmetrics-text"));
+}
+
+/// Goal: a page has each device's operations by class and type, those that there were. A vdev above
+/// has none: they would count twice. Only classes that waited have wait times.
+#[test]
+fn classes_of_devices() {
+    let text = text(Page { pools: vec![pool()], ..Page::default() });
+    let ill = r#"pool="tank",vdev="a \"b\"",path="/dev/a \"b\"",role="data""#;
+    let demand = format!("{ill},class=\"sync_read\",op=\"read\"");
+    let scrub = format!("{ill},class=\"scrub\",op=\"read\"");
+    let repair = format!("{ill},class=\"scrub\",op=\"write\"");
+    for line in [
+        format!("poolhouse_device_ops_total{{{demand}}} 3"),
+        format!("poolhouse_device_ops_total{{{scrub}}} 1"),
+        format!("poolhouse_device_ops_total{{{repair}}} 4"),
+        format!("poolhouse_device_bytes_total{{{demand}}} 12288"),
+        format!("poolhouse_device_seconds_sum{{{demand}}} 0.0000045"),
+        format!("poolhouse_device_seconds_count{{{demand}}} 3"),
+        format!("poolhouse_device_seconds_bucket{{le=\"0.000002048\",{demand}}} 3"),
+        format!("poolhouse_device_seconds_bucket{{le=\"0.000004096\",{scrub}}} 0"),
+        format!("poolhouse_device_seconds_bucket{{le=\"0.000008192\",{scrub}}} 1"),
+        // From 1 to 2 ms.
+        format!("poolhouse_device_wait_seconds_bucket{{le=\"0.001048576\",{scrub}}} 0"),
+        format!("poolhouse_device_wait_seconds_bucket{{le=\"0.002097152\",{scrub}}} 1"),
+        format!("poolhouse_device_active{{{scrub}}} 2"),
+        format!("poolhouse_device_waiting{{{scrub}}} 5"),
+        format!("poolhouse_device_waiting{{{repair}}} 0"),
+    ] {
+        assert!(text.lines().any(|l| l == line), "{line}\n{text}");
+    }
+    let rows = |name: &str| text.lines().filter(|l| l.starts_with(name)).count();
+    assert_eq!(rows("poolhouse_device_ops_total"), 3, "{text}");
+    assert_eq!(rows("poolhouse_device_wait_seconds_count"), 1, "{text}");
 }
 
 /// Goal: a page has the global kstats by their names, and not those of single pools and datasets.

@@ -39,14 +39,14 @@ fn gaps_are_not_kept() {
         let fetched = Arc::new(tree.fetch(&extents, false, &Request::new(Priority::Scrub)));
         let held: usize = fetched.runs.values().flatten().map(|(_, buf)| buf.len()).sum();
         assert_eq!(held, most);
-        let before = tree.stats(Guid(100)).unwrap().read_ops.get();
+        let before = tree.stats(Guid(100)).unwrap().ops(crate::IoType::Read);
         let request = Request::new(Priority::Scrub).with_fetched(fetched);
         for e in extents {
             let mut buf = vec![0; e.psize.0 as usize];
             tree.read_leaf(leaf, e.offset, &mut buf, &request).unwrap();
             assert!(buf == bytes[e.offset as usize..][..buf.len()], "{e:?}");
         }
-        assert_eq!(tree.stats(Guid(100)).unwrap().read_ops.get(), before);
+        assert_eq!(tree.stats(Guid(100)).unwrap().ops(crate::IoType::Read), before);
     }
 }
 

@@ -32,7 +32,7 @@ fn missed(tree: &Tree, sizes: &[usize], asize: impl Fn(usize) -> u64) -> Vec<(u6
 }
 
 fn writes(tree: &Tree) -> Vec<u64> {
-    tree.devices().map(|(guid, _)| tree.stats(guid).unwrap().write_ops.get()).collect()
+    tree.devices().map(|(guid, _)| tree.stats(guid).unwrap().ops(crate::IoType::Write)).collect()
 }
 
 /// Goal: what a device lacks of neighbours is one write, though a raidz leaves sectors between

@@ -17,7 +17,7 @@ const GROUP: u64 = 3 * (16 << 20);
 const SIZE: u64 = 3 * (256 << 10);
 
 fn reads(tree: &Tree) -> Vec<u64> {
-    tree.devices().map(|(guid, _)| tree.stats(guid).unwrap().read_ops.get()).collect()
+    tree.devices().map(|(guid, _)| tree.stats(guid).unwrap().ops(crate::IoType::Read)).collect()
 }
 
 /// Goal: what a device lacks of a dRAID is read from the others at once, and from no more of them

@@ -20,7 +20,7 @@ fn holding(tops: u64) -> Bench {
 }
 
 fn writes(b: &Bench, device: u64) -> u64 {
-    b.zio.tree().stats(Guid(100 + device)).unwrap().write_ops.get()
+    b.zio.tree().stats(Guid(100 + device)).unwrap().ops(vdev::IoType::Write)
 }
 
 fn on_disk(b: &Bench, device: usize, slot: u64, len: usize) -> Vec<u8> {

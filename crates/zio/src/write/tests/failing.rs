@@ -213,7 +213,8 @@ fn doubted_blocks_are_not_forgotten() {
 }
 
 /// Goal: a device that misses a block which is written with a log has missed the block's own txg,
-/// whenever the log's block was allocated.
+/// whenever the log's block was allocated. The block is a synchronous write, beside that of the
+/// log.
 #[test]
 fn blocks_beside_a_log_are_missed_in_their_own_group() {
     let b = mirror();
@@ -231,6 +232,9 @@ fn blocks_beside_a_log_are_missed_in_their_own_group() {
         [(0, 4), (0, 9), (1, 4), (1, 9)].map(|(leg, txg)| behind(leg, txg)),
         [false, false, false, true]
     );
+    let classes = b.zio.tree().stats(Guid(100)).unwrap().snapshot().classes;
+    let writes: Vec<_> = classes.iter().map(|one| (one.class, one.bytes)).collect();
+    assert_eq!(writes, [(vdev::Priority::SyncWrite, 8192), (vdev::Priority::Log, 4096)]);
 }
 
 /// Goal: a read that a sync needs waits for a device that is missing, has a bad sector or has wrong

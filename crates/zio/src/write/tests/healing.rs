@@ -65,6 +65,11 @@ fn reads_heal() {
     }
     let healed: u64 = zio.tree().describe().children[0].children.iter().map(|c| c.stats.self_healed).sum();
     assert!(healed >= 8192 && healed.is_multiple_of(8192));
+    // The block's own group, and the repairs.
+    let classes = zio.tree().describe().stats.classes;
+    let writes = classes.iter().filter(|one| one.io == vdev::IoType::Write);
+    let writes: Vec<_> = writes.map(|one| (one.class, one.bytes)).collect();
+    assert_eq!(writes, [(crate::Priority::AsyncWrite, 2 * 8192 + healed)]);
 }
 
 /// A pool of one such top-level vdev, with so many devices.
