@@ -412,7 +412,7 @@ impl Cache {
         let options = paced.as_ref().unwrap_or(options);
         let mut landing =
             PendingReadGuard { store, key, flight, ahead, kept, result: None, packed: None, recipe };
-        let opened = self.l2_read(bp, bookmark, &key);
+        let opened = self.l2_read(bp, bookmark, &key, options.request.priority());
         let opened = opened.unwrap_or_else(|| self.zio.read_packed(bp, bookmark, options));
         let result = opened.map(|zio::Opened { block, packed }| {
             landing.recipe = Recipe::of(bp, Recipe::level_of(bp, packed.as_ref()));

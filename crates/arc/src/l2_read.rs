@@ -10,6 +10,7 @@ use ondisk::{Blkptr, Guid};
 use parking_lot::RwLock;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
+use vdev::Priority;
 use zio::Bookmark;
 
 /// The settings of object sets that are not everything. Most pools have none, and then no lock is
@@ -83,13 +84,14 @@ impl Cache {
         }
     }
 
-    /// Reads a block from the cache device that has it, if any. A failure there is counted, and is
-    /// no failure of the read.
+    /// Reads a block from the cache device that has it, if any, for a reader of this class. A
+    /// failure there is counted, and is no failure of the read.
     pub(crate) fn l2_read(
         &self,
         bp: &Blkptr,
         bookmark: &Bookmark,
         key: &Key,
+        class: Priority,
     ) -> Option<zio::Result<zio::Opened>> {
         let l2 = self.store.l2();
         // Not for blocks whose bytes can't be verified: the device may hold those of another block.
@@ -107,7 +109,7 @@ impl Cache {
             l2.counters.misses.inc();
             return None;
         }
-        let Ok(raw) = place.disk.read(place.daddr, place.psize) else {
+        let Ok(raw) = place.disk.read(place.daddr, place.psize, class) else {
             l2.counters.io_error.inc();
             self.store.forget_place(&name, &place);
             return None;

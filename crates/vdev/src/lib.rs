@@ -86,7 +86,7 @@ pub use raidz::Reflow;
 pub use report::{CHECKSUM_EVENTS, DEADMAN_EVENTS, Report, SLOW_EVENTS, Trouble};
 pub use request::{Priority, Request};
 pub use state::{VdevAux, VdevState};
-pub use stats::{ClassSnapshot, IoType, Moved, SLOW_MS, StatsSnapshot, VdevStats};
+pub use stats::{ByClass, ClassSnapshot, IoType, Moved, SLOW_MS, StatsSnapshot, VdevStats};
 pub use tree::{Devices, Opener, Tree, TreeCell, VdevInfo};
 pub use write::{
     BatchReader, Examined, Extent, Fetched, FlushError, Laid, PieceAt, Refused, RepairOutcome, Repaired, Run,

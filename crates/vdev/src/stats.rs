@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use observe::Counter;
 
-pub(crate) use by_class::{ByClass, ClassStats, Turn};
-pub use by_class::{ClassSnapshot, IoType};
+pub use by_class::{ByClass, ClassSnapshot, IoType};
+pub(crate) use by_class::{ClassStats, Turn};
 
 /// Time from which an operation counts as slow, in milliseconds (`zio_slow_io_ms`).
 pub static SLOW_MS: observe::Tunable = observe::Tunable::new(

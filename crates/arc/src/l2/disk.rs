@@ -17,7 +17,8 @@ use parking_lot::{Condvar, Mutex, RwLock};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use vdev::TreeCell;
+use std::time::Instant;
+use vdev::{ByClass, ClassSnapshot, IoType, Priority, TreeCell};
 use zio::Remaker;
 
 /// Bytes of the labels at the end of a device, and of one label.
@@ -38,7 +39,7 @@ pub struct CacheDevice {
 }
 
 /// What one cache device holds and has done.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CacheDeviceStats {
     /// Bytes for blocks.
     pub space: u64,
@@ -54,6 +55,10 @@ pub struct CacheDeviceStats {
     pub checksum_errors: u64,
     /// It failed, and is not used until it is online again.
     pub failed: bool,
+    /// Its operations by class and type, those that there were.
+    pub classes: Vec<ClassSnapshot>,
+    /// Nanoseconds since it came into use.
+    pub age_ns: u64,
 }
 
 /// A device failed, or is no longer used.
@@ -87,8 +92,8 @@ pub(crate) struct Disk {
     pub(crate) busy: AtomicBool,
     /// The header has an old pool guid.
     stale: AtomicBool,
-    ops: [Counter; 2],
-    bytes: [Counter; 2],
+    by_class: ByClass,
+    since: Instant,
     errors: [Counter; 2],
     pub(crate) checksum_errors: Counter,
 }
@@ -147,8 +152,8 @@ impl Disk {
             rebuilt: Condvar::new(),
             busy: AtomicBool::new(false),
             stale: AtomicBool::new(false),
-            ops: Default::default(),
-            bytes: Default::default(),
+            by_class: ByClass::default(),
+            since: Instant::now(),
             errors: Default::default(),
             checksum_errors: Counter::default(),
         })
@@ -221,42 +226,44 @@ impl Disk {
         self.device.read().clone().ok_or(Failed)
     }
 
-    fn note(&self, write: usize, bytes: usize, result: device::Result<()>) -> Result<(), Failed> {
-        match &result {
-            Ok(()) => {
-                self.ops[write].inc();
-                self.bytes[write].add(bytes as u64);
-            }
-            Err(_) => self.errors[write].inc(),
-        }
-        result.map_err(|_| Failed)
+    fn note(&self, write: usize, result: device::Result<()>) -> Result<(), Failed> {
+        result.map_err(|_| {
+            self.errors[write].inc();
+            Failed
+        })
     }
 
     /// Reads bytes, in whole sectors.
-    pub(crate) fn read(&self, daddr: u64, len: u64) -> Result<AlignedBuf, Failed> {
+    pub(crate) fn read(&self, daddr: u64, len: u64, class: Priority) -> Result<AlignedBuf, Failed> {
         let mut buf = AlignedBuf::zeroed(self.round(len) as usize);
-        let read = self.device()?.read_at(&mut buf, daddr);
-        self.note(0, buf.len(), read)?;
+        let (device, bytes) = (self.device()?, buf.len() as u64);
+        let read = || device.read_at(&mut buf, daddr);
+        self.note(0, self.by_class.count((class, IoType::Read), bytes, false, read))?;
         buf.truncate(len as usize);
         Ok(buf)
     }
 
     /// Writes bytes that fill whole sectors, one after the other.
     pub(crate) fn write(&self, bufs: &[&[u8]], daddr: u64) -> Result<(), Failed> {
-        let written = self.device()?.write_vectored_at(bufs, daddr);
-        self.note(1, bufs.iter().map(|b| b.len()).sum(), written)
+        let (device, bytes) = (self.device()?, bufs.iter().map(|b| b.len() as u64).sum());
+        let write = || device.write_vectored_at(bufs, daddr);
+        // No caller waits for it.
+        let class = (Priority::AsyncWrite, IoType::Write);
+        self.note(1, self.by_class.count(class, bytes, bufs.len() > 1, write))
     }
 
     /// Handles a failed write: if the device can't be read either, it is no longer used.
     pub(crate) fn suspect(&self) {
-        if self.read(L2ARC_HDR_OFFSET, self.sector()).is_err() {
+        if self.read(L2ARC_HDR_OFFSET, self.sector(), Priority::SyncRead).is_err() {
             self.failed.store(true, Ordering::Release);
         }
     }
 
     /// Reads the header, if its checksum matches and it is this device's.
     pub(crate) fn read_header(&self) -> HeaderRead {
-        let Ok(raw) = self.read(L2ARC_HDR_OFFSET, self.sector()) else { return HeaderRead::Unread };
+        let Ok(raw) = self.read(L2ARC_HDR_OFFSET, self.sector(), Priority::SyncRead) else {
+            return HeaderRead::Unread;
+        };
         if embedded::verify(&Verifier::Label { offset: L2ARC_HDR_OFFSET }, &raw, false).is_err() {
             return HeaderRead::Unread;
         }
@@ -306,7 +313,7 @@ impl Disk {
     /// Reads a log block, verified and decompressed. `Err(true)` if it could not be read,
     /// `Err(false)` if the contents do not match the pointer.
     pub(crate) fn read_log(&self, log: &LogPointer, log_entries: usize) -> Result<LogBlock, bool> {
-        let raw = self.read(log.daddr, log.asize).map_err(|_| true)?;
+        let raw = self.read(log.daddr, log.asize, Priority::AsyncRead).map_err(|_| true)?;
         if fletcher4(ByteOrder::Little, &raw).0 != log.sum && fletcher4(ByteOrder::Big, &raw).0 != log.sum {
             return Err(false);
         }
@@ -358,14 +365,17 @@ impl Disk {
     }
 
     pub(crate) fn stats(&self) -> CacheDeviceStats {
+        let done = [IoType::Read, IoType::Write].map(|io| self.by_class.done(io));
         CacheDeviceStats {
             space: self.space,
             alloc: self.alloc.load(Ordering::Relaxed),
-            ops: [0, 1].map(|n| self.ops[n].get()),
-            bytes: [0, 1].map(|n| self.bytes[n].get()),
+            ops: done.map(|(ops, _)| ops),
+            bytes: done.map(|(_, bytes)| bytes),
             errors: [0, 1].map(|n| self.errors[n].get()),
             checksum_errors: self.checksum_errors.get(),
             failed: self.failed.load(Ordering::Relaxed),
+            classes: self.by_class.snapshot(),
+            age_ns: u64::try_from(self.since.elapsed().as_nanos()).unwrap_or(u64::MAX),
         }
     }
 }

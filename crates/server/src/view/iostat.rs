@@ -3,20 +3,27 @@
 use std::collections::HashMap;
 
 use observe::HistogramSnapshot;
+use ondisk::Guid;
 use vdev::{ClassSnapshot, VdevInfo};
 
-use api::{ClassIo, IoStat, Vdev};
+use api::{ClassIo, IoStat, Pool, Vdev};
 
 /// The number of latency buckets (`VDEV_L_HISTO_BUCKETS`).
 const LATENCIES: usize = 37;
 /// The number of size buckets (`VDEV_RQ_HISTO_BUCKETS`).
 const SIZES: usize = 25;
 
-/// Fills in the statistics of a vdev and all below it.
-pub(super) fn fill(root: &mut Vdev, info: &VdevInfo) {
+/// Fills in the statistics of all vdevs of a pool, and of its cache devices.
+pub(super) fn fill(pool: &mut Pool, info: &VdevInfo, cache: &arc::Cache) {
     let mut all = HashMap::new();
     index(info, &mut all);
-    enter(root, &all);
+    enter(&mut pool.root, &all);
+    for v in &mut pool.l2cache {
+        if let Some(used) = cache.device_stats(Guid(v.guid)) {
+            v.stat.timestamp_ns = used.age_ns;
+            v.stat.io = Some(Box::new(io_stat(&used.classes)));
+        }
+    }
 }
 
 fn index<'a>(info: &'a VdevInfo, into: &mut HashMap<u64, &'a VdevInfo>) {
@@ -39,7 +46,7 @@ fn enter(v: &mut Vdev, all: &HashMap<u64, &VdevInfo>) {
 }
 
 /// The statistics of all classes.
-pub(super) fn io_stat(classes: &[ClassSnapshot]) -> IoStat {
+fn io_stat(classes: &[ClassSnapshot]) -> IoStat {
     let powers = |histogram: &HistogramSnapshot, buckets| {
         let mut counts = histogram.powers(buckets);
         counts.truncate(counts.iter().rposition(|n| *n != 0).map_or(0, |last| last + 1));

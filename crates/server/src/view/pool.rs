@@ -90,7 +90,7 @@ fn build(
         out.props = props::properties(spa, &out, &tree, &tables, facts)?;
     }
     if query.io {
-        iostat::fill(&mut out.root, &info);
+        iostat::fill(&mut out, &info, spa.cache());
     }
     if query.vdev_props {
         vdev_props::fill(spa, &mut out)?;

@@ -145,6 +145,12 @@ fn what_does_not_fit_is_read_from_the_cache_device() {
     let (after, pool_after) = (bench.stats(), bench.pool_reads());
     // At least a half of the incompressible half: the rest is in memory.
     assert!(after.bytes[0] - ours.bytes[0] > (FILE / 4) as u64, "{ours:?} {after:?}");
+    // What is fed no caller waits for; what is read has the class of its reader.
+    let of = |class| after.classes.iter().filter(|one| one.class == class).map(|one| one.bytes).sum::<u64>();
+    assert!(of(vdev::Priority::SyncRead) > (FILE / 4) as u64, "{after:?}");
+    assert_eq!(of(vdev::Priority::AsyncWrite), after.bytes[1]);
+    let sum = |io| after.classes.iter().filter(|one| one.io == io).map(|one| one.bytes).sum::<u64>();
+    assert_eq!(after.bytes, [sum(vdev::IoType::Read), sum(vdev::IoType::Write)]);
     assert!(pool_after - pool < (FILE / 20) as u64, "{} bytes came from the pool", pool_after - pool);
     assert!(bench.counter("l2_hits") > 0);
     // The evicted blocks had been fed, so the cache device has them.

@@ -27,9 +27,11 @@
 //! OpenZFS `vdev_stat_ex_t`, `vdev_stat_update`.
 
 use std::sync::OnceLock;
+use std::time::Instant;
 
 use observe::{Counter, Histogram, HistogramSnapshot};
 
+use crate::hung::nanos;
 use crate::request::Priority;
 
 /// What an operation does (`zio_type_t`).
@@ -66,9 +68,9 @@ pub(crate) struct Turn {
     pub(crate) waited_ns: Option<u64>,
 }
 
-/// The operations of one leaf by class and type.
+/// The operations of one device by class and type.
 #[derive(Debug, Default)]
-pub(crate) struct ByClass([[OnceLock<Box<ClassStats>>; IoType::ALL.len()]; Priority::ALL.len()]);
+pub struct ByClass([[OnceLock<Box<ClassStats>>; IoType::ALL.len()]; Priority::ALL.len()]);
 
 impl ByClass {
     /// The counters of a class and type, made now if there are none.
@@ -86,14 +88,37 @@ impl ByClass {
         pairs.filter_map(|(class, io)| Some((class, io, &**self.0[class as usize][io as usize].get()?)))
     }
 
+    /// Does an operation of the foreground of so many bytes, and counts it. With `joined` it is on
+    /// several ranges.
+    ///
+    /// # Errors
+    /// Those of `work`.
+    ///
+    /// # Panics
+    /// In debug builds, if a class has no operations of this type.
+    pub fn count<T, E>(
+        &self,
+        (priority, io): (Priority, IoType),
+        bytes: u64,
+        joined: bool,
+        work: impl FnOnce() -> Result<T, E>,
+    ) -> Result<T, E> {
+        let (stats, turn) = (self.of(priority, io), Turn { bytes, waited_ns: None });
+        stats.begin(bytes, joined, turn);
+        let from = Instant::now();
+        let done = work();
+        stats.end(nanos(from.elapsed()), done.is_ok().then_some(bytes), turn);
+        done
+    }
+
     /// Operations that have ended, and the bytes of those that succeeded.
-    pub(crate) fn done(&self, io: IoType) -> (u64, u64) {
+    pub fn done(&self, io: IoType) -> (u64, u64) {
         let of = self.all().filter(|(_, its, _)| *its == io);
         of.fold((0, 0), |(ops, bytes), (.., stats)| (ops + stats.ended.get(), bytes + stats.bytes.get()))
     }
 
     /// The counters now, in the order of classes and types.
-    pub(crate) fn snapshot(&self) -> Vec<ClassSnapshot> {
+    pub fn snapshot(&self) -> Vec<ClassSnapshot> {
         self.all().map(|(class, io, stats)| stats.snapshot(class, io)).collect()
     }
 }

@@ -2,16 +2,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Instant;
 
 use device::{Device, DeviceError, Op};
 use ondisk::Guid;
 use ondisk::label::{LABEL_START_SIZE, LABELS, label_offset};
 
-use crate::hung::nanos;
 use crate::inject::{self, On, Wrong};
 use crate::request::{Priority, Request};
-use crate::stats::{IoType, Turn};
+use crate::stats::IoType;
 use crate::tree::{Layout, NodeId, Tree, device_offset};
 
 /// Why free space of a device was not written or discarded.
@@ -98,18 +96,14 @@ impl Tree {
     /// * [`WipeError::Device`]: the discard failed.
     pub fn discard(&self, leaf: Guid, offset: u64, len: u64) -> Result<()> {
         let (id, device) = self.wiped(leaf, offset, len)?;
-        let class = self.node(id).stats.by_class.of(Priority::Trim, IoType::Trim);
-        let turn = Turn { bytes: len, waited_ns: None };
-        class.begin(len, false, turn);
-        let start = Instant::now();
         let at = device_offset(offset);
-        let done = match inject::strike(|| self.root_guid(), leaf, On::Free) {
+        let discard = || match inject::strike(|| self.root_guid(), leaf, On::Free) {
             Some(Wrong::Error(code)) => Err(inject::error(code, Op::Trim, device.name(), at, len)),
             Some(Wrong::Noop) => Ok(()),
             _ => device.trim(at, len),
         };
-        class.end(nanos(start.elapsed()), done.is_ok().then_some(len), turn);
-        done.map_err(|source| {
+        let by_class = &self.node(id).stats.by_class;
+        by_class.count((Priority::Trim, IoType::Trim), len, false, discard).map_err(|source| {
             self.suspect(id);
             WipeError::Device { guid: leaf, source: Arc::new(source) }
         })
