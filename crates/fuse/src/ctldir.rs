@@ -393,6 +393,11 @@ impl Slots {
         self.open.last().map(|open| (open.snapshot.clone(), open.seen))
     }
 
+    /// An open snapshot, without a use of it.
+    fn peek(&self, slot: u64) -> Option<Snapshot> {
+        self.open.iter().find(|open| open.slot == slot).map(|open| open.snapshot.clone())
+    }
+
     /// Notes when a snapshot was known to exist, or closes it.
     fn checked(&mut self, slot: u64, seen: Option<u64>) {
         match seen {
@@ -705,8 +710,8 @@ impl FileTree for WithSnapshots {
     fn dataset_of(&self, node: Node) -> Option<(String, Option<u64>)> {
         match Self::place(node).ok()? {
             NodeLocation::Snapshot(slot, node) => {
-                let (snapshot, _) = self.slots.lock().touch(slot)?;
-                snapshot.tree.dataset_of(node)
+                let tree = self.slots.lock().peek(slot)?.tree;
+                tree.dataset_of(node)
             }
             NodeLocation::Head => self.head.dataset_of(node),
             NodeLocation::Control | NodeLocation::Snapdir => {
@@ -717,10 +722,8 @@ impl FileTree for WithSnapshots {
 
     fn path_of(&self, node: Node) -> Option<Vec<u8>> {
         match Self::place(node).ok()? {
-            NodeLocation::Snapshot(slot, node) => {
-                let (snapshot, _) = self.slots.lock().touch(slot)?;
-                snapshot.tree.path_of(node)
-            }
+            // It may have been destroyed. Then its blocks can have other contents.
+            NodeLocation::Snapshot(..) => None,
             NodeLocation::Head => self.head.path_of(node),
             NodeLocation::Control => Some(b"/.zfs".to_vec()),
             NodeLocation::Snapdir => Some(b"/.zfs/snapshot".to_vec()),

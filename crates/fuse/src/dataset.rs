@@ -518,9 +518,7 @@ impl FileTree for Dataset {
     }
 
     fn path_of(&self, node: Node) -> Option<Vec<u8>> {
-        let object = self.object(node).ok()?;
-        // An exchange of the contents may take long, and does not wait for this.
-        self.fs.try_read()?.as_ref()?.object_path(object).ok()
+        self.here().ok()?.object_path(self.object(node).ok()?).ok()
     }
 
     fn count(&self, _node: Node, ended: &Ended) {

@@ -679,7 +679,8 @@ pub trait FileTree: Send + Sync {
         None
     }
 
-    /// The path of a node in its dataset, if it has one.
+    /// The path of a node in its dataset, if it has one. This may wait for a device. The mount is
+    /// not suspended meanwhile.
     fn path_of(&self, _node: Node) -> Option<Vec<u8>> {
         None
     }

@@ -538,6 +538,8 @@ impl Place for Session {
     }
 
     fn path(&self, node: u64) -> Option<Vec<u8>> {
+        // As for a request: the files are not exchanged meanwhile.
+        let _open = self.gate.try_read()?;
         self.tree.path_of(node_of(&*self.tree, node))
     }
 }

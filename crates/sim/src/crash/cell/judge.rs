@@ -207,19 +207,28 @@ const LIST: &str = "volume-table";
 /// How the snapshot begins that a copy has received as blocks.
 const BASE: &str = "release-base.";
 
-/// Checks that the partition has a dataset for each volume, and no others but its list and
-/// what came as blocks.
+/// The snapshot of a volume that a clone leaves when the next release takes its place.
+const FORMER: &str = "release-former";
+
+/// Checks that the partition has a dataset for each volume, and no others but its list, what came
+/// as blocks, and the former snapshot of a volume that still has a read-only clone.
 fn check_datasets(pool: &Pool, found: &World) -> Fallible<()> {
     let mut volumes: BTreeSet<String> = found.volumes.keys().map(ToString::to_string).collect();
     let below = format!("{}/", partition());
     let mut heads_of_clones: BTreeMap<String, bool> = BTreeMap::new();
-    for name in pool.dataset_names(true)?.names {
+    let names = pool.dataset_names(true)?.names;
+    let is_released = |head: &str| {
+        let clones = found.volumes.iter().filter(|(_, volume)| volume.kind == READ_ONLY);
+        clones.into_iter().any(|(id, _)| names.contains(&format!("{below}{head}@{id}")))
+    };
+    for name in &names {
         let Some(own) = name.strip_prefix(&below) else { continue };
         let is_known = match own.split_once('@') {
             // What came last as blocks.
             Some((head, base)) if base.starts_with(BASE) => {
                 found.volumes.iter().any(|(id, volume)| volume.kind == READ_ONLY && id.to_string() == head)
             }
+            Some((head, FORMER)) => is_released(head),
             Some((head, clone)) => {
                 if let Some(has_clones) = heads_of_clones.get_mut(head) {
                     *has_clones = true;
@@ -234,7 +243,7 @@ fn check_datasets(pool: &Pool, found: &World) -> Fallible<()> {
             return Err(format!("{name} is the dataset of no volume").into());
         }
         // Listings leave it out.
-        let hidden = dsl::ops::replace::hidden_name(&name);
+        let hidden = dsl::ops::replace::hidden_name(name);
         if !name.contains('@') && pool.dataset(&hidden).is_ok() {
             return Err(format!("{hidden} is left of a restore").into());
         }
