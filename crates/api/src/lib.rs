@@ -114,4 +114,6 @@ pub use top::{
     TOP_MAX, Top, TopAttach, TopCall, TopClass, TopClient, TopDataset, TopLock, TopOp, TopPool, TopPromise,
     TopQuery, TopThread, TopTimes, TopView, TopVolume, process_id,
 };
-pub use work::{AllUnderWay, SLOW_MAX, SlowOp, SlowOps, SlowQuery, Subject, UnderWay, Waited};
+pub use work::{
+    AllUnderWay, SLOW_MAX, SlowOp, SlowOps, SlowQuery, Subject, TXGS_MAX, TxgRecord, Txgs, UnderWay, Waited,
+};

@@ -10,7 +10,7 @@ use super::{
     HistoryPage, Hold, ImportOutcome, ImportRequest, InjectRequest, Injected, Kstat, LoadKeyRequest,
     LogStats, Mount, MountProgress, MountReport, MountRequest, ObjectPath, OfferRequest, Offered, Pool,
     PoolChange, PoolQuery, Reason, RedactRequest, ScanRequest, SendRequest, Settings, SlowOps, SlowQuery,
-    SpaceClass, SpaceEntry, SplParameter, Top, TopQuery, Tunable, UnmountRequest, WithdrawRequest,
+    SpaceClass, SpaceEntry, SplParameter, Top, TopQuery, Tunable, Txgs, UnmountRequest, WithdrawRequest,
 };
 
 /// A reply's body.
@@ -463,6 +463,12 @@ methods! {
     /// Slow operations of users, and where their time went. Paths are left out if finding them
     /// takes long.
     slow(query: SlowQuery => &SlowQuery) -> SlowOps;
+    /// The newest transaction groups of a pool, or of all: as many as `zfs_txg_history`
+    /// says, at most [`TXGS_MAX`](crate::TXGS_MAX) of each.
+    ///
+    /// # Errors
+    /// * [`Reason::NoSuchPool`]: no pool with this name is imported.
+    txgs(pool: Option<String> => &Option<String>) -> Txgs;
 }
 
 /// Requests of this process to its own service, without a connection.

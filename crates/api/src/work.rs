@@ -6,6 +6,8 @@ use serde::{Deserialize, Serialize};
 
 /// The most operations of a reply.
 pub const SLOW_MAX: usize = 10_000;
+/// The most transaction groups of a pool in a reply.
+pub const TXGS_MAX: usize = 1000;
 
 /// What an operation is about.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -83,6 +85,10 @@ pub struct SlowQuery {
     pub since_ns: Option<u64>,
     /// [`SlowOps::next`] of the reply before. Empty for the first.
     pub next: Vec<(u64, u64)>,
+    /// Only these operations, by their names. Empty: all.
+    pub ops: Vec<String>,
+    /// Only this dataset, its snapshots, and those below it.
+    pub dataset: Option<String>,
 }
 
 /// Slow operations.
@@ -93,9 +99,9 @@ pub struct SlowOps {
     pub process: u64,
     /// The operations, the first that ended first. Of more than [`SLOW_MAX`], the slowest.
     pub ops: Vec<SlowOp>,
-    /// For each pool, the number of its next operation.
+    /// For each pool, where the next request continues.
     pub next: Vec<(u64, u64)>,
-    /// Operations that found no room, since the daemon began.
+    /// How many operations found no room, here or in the daemon since the request before.
     pub lost: u64,
 }
 
@@ -118,4 +124,44 @@ pub struct SlowOp {
     pub waits: Vec<(String, u64)>,
     /// Its longest wait.
     pub longest: Option<Waited>,
+}
+
+/// A transaction group of a pool.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TxgRecord {
+    /// The pool.
+    pub pool: String,
+    /// Its number.
+    pub txg: u64,
+    /// Its stage: `open`, `quiescing`, `waiting`, `syncing`, `committed`.
+    pub stage: String,
+    /// How long ago it opened, in nanoseconds.
+    pub age_ns: u64,
+    /// Why it closed. Empty: it is open.
+    pub closed: String,
+    /// The operation or request that waits for it, if that is why.
+    pub requested_by: String,
+    /// Bytes that were dirtied in it, once it is committed.
+    pub dirty: u64,
+    /// Bytes that devices read and wrote during its sync, for any purpose.
+    pub read: u64,
+    /// The same of writes.
+    pub written: u64,
+    /// Nanoseconds of the stages `open`, `quiescing`, `waiting`, `syncing`, up to now for the last.
+    pub took_ns: [u64; 4],
+    /// Nanoseconds of the waits of its sync by kind, those that there were, once it is committed.
+    pub waits: Vec<(String, u64)>,
+    /// The longest wait of its sync.
+    pub longest: Option<Waited>,
+}
+
+/// The newest transaction groups.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Txgs {
+    /// The process that writes them ([`crate::process_id`]).
+    pub process: u64,
+    /// Those of each pool, the oldest first.
+    pub txgs: Vec<TxgRecord>,
 }

@@ -46,6 +46,7 @@ pub mod sysfs;
 pub mod terminal;
 pub mod title;
 pub mod top;
+pub mod txgs;
 pub mod vdev_name;
 pub mod version;
 pub mod zfs;

@@ -177,16 +177,6 @@ fn read(args: &[String]) -> Result<Asked, Stop> {
     Ok(asked)
 }
 
-impl Asked {
-    fn wants(&self, op: &SlowOp) -> bool {
-        let is_of = |name: &String| {
-            let below = op.subject.dataset.strip_prefix(name.as_str());
-            below.is_some_and(|below| below.is_empty() || below.starts_with(['/', '@']))
-        };
-        (self.ops.is_empty() || self.ops.contains(&op.subject.op)) && self.dataset.as_ref().is_none_or(is_of)
-    }
-}
-
 fn ask(cx: &mut Cx, query: &SlowQuery) -> Result<SlowOps, Stop> {
     let service = cx.service()?;
     let reply = service.slow(query).map_err(|error| cx.fail("cannot read the slow operations", &error))?;
@@ -194,12 +184,14 @@ fn ask(cx: &mut Cx, query: &SlowQuery) -> Result<SlowOps, Stop> {
 }
 
 fn show(cx: &mut Cx, asked: &Asked) -> Outcome {
-    let mut query = SlowQuery { least_ns: asked.least_ns, ..SlowQuery::default() };
+    let (least_ns, ops, dataset) = (asked.least_ns, asked.ops.clone(), asked.dataset.clone());
+    let mut query = SlowQuery { least_ns, ops, dataset, ..SlowQuery::default() };
     if let Some(last) = asked.last {
         query.since_ns = Some(cx.clock.now().saturating_sub(last).saturating_mul(1_000_000_000));
         let reply = ask(cx, &query)?;
         heads(cx, asked.form);
-        reply.ops.iter().filter(|op| asked.wants(op)).for_each(|op| print(cx, asked.form, op));
+        reply.ops.iter().for_each(|op| print(cx, asked.form, op));
+        missed(cx, reply.lost);
         return Ok(0);
     }
     let mut reply = ask(cx, &query)?;
@@ -209,15 +201,19 @@ fn show(cx: &mut Cx, asked: &Asked) -> Outcome {
         let pause = left.map_or(PAUSE, |left| left.min(PAUSE));
         (cx.sleep)(pause);
         left = left.map(|left| left - pause);
-        let lost = reply.lost;
         query.next = reply.next;
         reply = ask(cx, &query)?;
-        reply.ops.iter().filter(|op| asked.wants(op)).for_each(|op| print(cx, asked.form, op));
-        if reply.lost > lost {
-            writeln!(cx.err, "{} operations are not shown: too many at a time", reply.lost - lost);
-        }
+        reply.ops.iter().for_each(|op| print(cx, asked.form, op));
+        missed(cx, reply.lost);
     }
     Ok(0)
+}
+
+/// Reports operations that the daemon did not keep or send.
+fn missed(cx: &mut Cx, lost: u64) {
+    if lost > 0 {
+        writeln!(cx.err, "up to {lost} operations are not shown: too many at a time");
+    }
 }
 
 /// Prints the names of the columns.

@@ -4,8 +4,9 @@
 //! The [`EACH`] slowest operations of each minute are kept for [`KEPT_MINUTES`]. So a question
 //! about them can come later. Whether an operation belongs to them takes two comparisons.
 //!
-//! A reader can *watch*: from then on, all operations from a certain time on are kept too, the last
-//! [`RECENT`]. A reader repeats that in time, or the watch ends.
+//! A reader can *watch*: from then on, all operations that take at least a certain time are kept
+//! too, the last [`RECENT`]. A reader repeats that in time, or the watch ends. Several readers
+//! share the list, and each of the operations there has a number: so a reader knows what it missed.
 //!
 //! # Locks
 //! The lock of a pool's list is taken for an operation that is kept, and for a reading.
@@ -14,7 +15,7 @@
 //! Ceph's `dump_historic_slow_ops`.
 
 use parking_lot::Mutex;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant, SystemTime};
@@ -76,11 +77,26 @@ struct Minute {
 #[derive(Debug, Default)]
 struct Lists {
     minutes: VecDeque<Minute>,
-    recent: VecDeque<SlowOp>,
-    /// Operations that had to make room in `recent`.
-    lost: u64,
     next: u64,
-    watched_until: Option<Instant>,
+    /// When the watches end, by their least times.
+    watches: BTreeMap<u64, Instant>,
+    /// What was kept for watches: the last of all, up to `recent_next`.
+    recent: VecDeque<SlowOp>,
+    recent_next: u64,
+}
+
+impl Lists {
+    /// Removes watches that have ended. Returns the least time of those that are left.
+    fn expire(&mut self, now: Instant) -> u64 {
+        let had = self.watches.len();
+        self.watches.retain(|_, until| *until >= now);
+        if self.watches.is_empty() && had > 0 {
+            self.recent = VecDeque::new();
+            // A reader that comes back learns that it missed something.
+            self.recent_next += 1;
+        }
+        self.watches.first_key_value().map_or(u64::MAX, |(least, _)| *least)
+    }
 }
 
 /// The slowest operations of a pool.
@@ -107,9 +123,9 @@ impl Default for Slowest {
 pub struct Watched {
     /// The operations, the oldest first.
     pub ops: Vec<SlowOp>,
-    /// The number of the next one.
+    /// Where the next reading continues.
     pub next: u64,
-    /// Operations that were not kept, since the pool's first watch.
+    /// How many found no room since the reading before, those of other watches included.
     pub lost: u64,
 }
 
@@ -136,15 +152,14 @@ impl Slowest {
         op.number = lists.next;
         lists.next += 1;
         if op.took_ns >= self.watched_ns.load(Relaxed) {
-            if lists.watched_until.is_none_or(|until| until < Instant::now()) {
-                self.watched_ns.store(u64::MAX, Relaxed);
-                lists.recent = VecDeque::new();
-            } else {
+            let least = lists.expire(Instant::now());
+            self.watched_ns.store(least, Relaxed);
+            if op.took_ns >= least {
                 if lists.recent.len() >= RECENT {
                     lists.recent.pop_front();
-                    lists.lost += 1;
                 }
                 lists.recent.push_back(op.clone());
+                lists.recent_next += 1;
             }
         }
         self.keep_of_minute(lists, op, minute);
@@ -189,20 +204,20 @@ impl Slowest {
     }
 
     /// Keeps operations that take at least `least` from now on. Returns those that were kept since
-    /// the operation with number `after`. Of several watches, the shortest time holds for all.
+    /// the reading with this [`Watched::next`]. `None`: the first reading.
     pub fn watch(&self, least: Duration, after: Option<u64>) -> Watched {
         let least = u64::try_from(least.as_nanos()).unwrap_or(u64::MAX);
         let lists = &mut *self.lists.lock();
         let now = Instant::now();
-        if lists.watched_until.is_none_or(|until| until < now) {
-            self.watched_ns.store(u64::MAX, Relaxed);
-            lists.recent = VecDeque::new();
-        }
-        lists.watched_until = Some(now + PATIENCE);
-        self.watched_ns.fetch_min(least, Relaxed);
-        let is_new = |op: &&SlowOp| after.is_some_and(|after| op.number >= after) && op.took_ns >= least;
-        let ops = lists.recent.iter().filter(is_new).cloned().collect();
-        Watched { ops, next: lists.next, lost: lists.lost }
+        lists.expire(now);
+        lists.watches.insert(least, now + PATIENCE);
+        self.watched_ns.store(lists.expire(now), Relaxed);
+        let next = lists.recent_next;
+        let Some(after) = after else { return Watched { ops: Vec::new(), next, lost: 0 } };
+        let first = next.saturating_sub(lists.recent.len() as u64);
+        let seen = usize::try_from(after.saturating_sub(first)).unwrap_or(usize::MAX);
+        let new = lists.recent.iter().skip(seen).filter(|op| op.took_ns >= least);
+        Watched { ops: new.cloned().collect(), next, lost: first.saturating_sub(after) }
     }
 }
 
@@ -232,8 +247,11 @@ fn describe(frontend: Frontend, ended: &Ended, took_ns: u64, dataset: String) ->
     }
 }
 
-/// The name of a process; empty if it has ended.
+/// The name of a process; empty if it has ended, and for the number 0.
 pub fn process_name(pid: u32) -> String {
+    if pid == 0 {
+        return String::new();
+    }
     // Any bytes but a null may be in a name.
     let name = std::fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
     String::from_utf8_lossy(name.strip_suffix(b"\n").unwrap_or(&name)).into_owned()

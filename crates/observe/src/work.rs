@@ -230,7 +230,7 @@ fn stamp(at: Instant) -> u64 {
 struct Slot {
     tid: u32,
     name: String,
-    /// Odd while the job changes.
+    /// Odd while the job or the wait changes.
     version: AtomicU32,
     /// [`Kind::code`]; 0 without a job.
     kind: AtomicU64,
@@ -304,15 +304,13 @@ impl Mine {
             self.take_spent();
         }
         let slot = &*self.slot;
-        let version = slot.version.load(Relaxed);
-        slot.version.store(version.wrapping_add(1), Relaxed);
-        fence(Release);
-        slot.kind.store(job.kind.code(), Relaxed);
-        slot.place.store(job.place, Relaxed);
-        slot.node.store(job.node, Relaxed);
-        slot.client.store(u64::from(job.uid) << 32 | u64::from(job.pid), Relaxed);
-        slot.began.store(stamp(job.began), Relaxed);
-        slot.version.store(version.wrapping_add(2), Release);
+        slot.change(|| {
+            slot.kind.store(job.kind.code(), Relaxed);
+            slot.place.store(job.place, Relaxed);
+            slot.node.store(job.node, Relaxed);
+            slot.client.store(u64::from(job.uid) << 32 | u64::from(job.pid), Relaxed);
+            slot.began.store(stamp(job.began), Relaxed);
+        });
     }
 
     fn end(&self) {
@@ -336,9 +334,12 @@ impl Mine {
     fn set_wait(&self, wait: Option<Now>) -> Option<Now> {
         let (code, what, since) =
             wait.map_or((0, 0, 0), |now| (1 + now.wait as u64, now.what, stamp(now.since)));
-        self.slot.since.store(since, Relaxed);
-        self.slot.what.store(what, Relaxed);
-        self.slot.wait.store(code, Relaxed);
+        let slot = &*self.slot;
+        slot.change(|| {
+            slot.since.store(since, Relaxed);
+            slot.what.store(what, Relaxed);
+            slot.wait.store(code, Relaxed);
+        });
         self.wait.replace(wait)
     }
 
@@ -527,7 +528,7 @@ pub struct ThreadState {
     pub tid: u32,
     /// Its name.
     pub name: String,
-    /// What it works on. If that changes at this moment, `None`.
+    /// What it works on.
     pub job: Option<Job>,
     /// What it waits for, and since when: see [`wait`].
     pub wait: Option<(Wait, u64, Duration)>,
@@ -535,34 +536,47 @@ pub struct ThreadState {
     pub waited: [u64; WAITS],
 }
 
+/// A job and a wait as numbers.
+type Numbers = (u64, [u64; 4], [u64; 3]);
+
 impl Slot {
-    fn job(&self) -> Option<Job> {
-        // A thread changes its job in a few nanoseconds, so one more try nearly always works.
-        for _ in 0..4 {
+    /// Changes the job or the wait. Only the thread itself does.
+    fn change(&self, stores: impl FnOnce()) {
+        let version = self.version.load(Relaxed);
+        self.version.store(version.wrapping_add(1), Relaxed);
+        fence(Release);
+        stores();
+        self.version.store(version.wrapping_add(2), Release);
+    }
+
+    /// The job and the wait of one moment.
+    fn numbers(&self) -> Option<Numbers> {
+        // A change takes a few nanoseconds, so another try nearly always works.
+        for _ in 0..16 {
             let version = self.version.load(Acquire);
-            let kind = Kind::of_code(self.kind.load(Relaxed));
-            let (place, node) = (self.place.load(Relaxed), self.node.load(Relaxed));
-            let (client, began) = (self.client.load(Relaxed), self.began.load(Relaxed));
+            let load = |number: &AtomicU64| number.load(Relaxed);
+            let job = [&self.place, &self.node, &self.client, &self.began].map(load);
+            let wait = [&self.wait, &self.what, &self.since].map(load);
+            let kind = load(&self.kind);
             fence(Acquire);
             if version.is_multiple_of(2) && version == self.version.load(Relaxed) {
-                let began = epoch() + Duration::from_nanos(began.saturating_sub(1));
-                let (pid, uid) = (client as u32, (client >> 32) as u32);
-                return kind.map(|kind| Job { kind, place, node, pid, uid, began });
+                return Some((kind, job, wait));
             }
+            std::hint::spin_loop();
         }
         None
     }
 
     fn state(&self) -> ThreadState {
-        let (code, since) = (self.wait.load(Relaxed), self.since.load(Relaxed));
-        let wait = (code as usize).checked_sub(1).and_then(|at| Wait::ALL.get(at)).filter(|_| since > 0);
-        let wait = wait.map(|wait| {
-            let since = epoch() + Duration::from_nanos(since.saturating_sub(1));
-            (*wait, self.what.load(Relaxed), since.elapsed())
-        });
+        let at = |stamp: u64| epoch() + Duration::from_nanos(stamp.saturating_sub(1));
+        let (kind, [place, node, client, began], [code, what, since]) = self.numbers().unwrap_or_default();
+        let (pid, uid) = (client as u32, (client >> 32) as u32);
+        let job = Kind::of_code(kind).map(|kind| Job { kind, place, node, pid, uid, began: at(began) });
+        let wait = usize::try_from(code).ok().and_then(|code| Wait::ALL.get(code.checked_sub(1)?));
+        let wait = wait.map(|wait| (*wait, what, at(since).elapsed()));
         let mut waited = [0; WAITS];
         waited.iter_mut().zip(&self.waited).for_each(|(to, from)| *to = from.load(Relaxed));
-        ThreadState { tid: self.tid, name: self.name.clone(), job: self.job(), wait, waited }
+        ThreadState { tid: self.tid, name: self.name.clone(), job, wait, waited }
     }
 }
 

@@ -34,7 +34,8 @@ const RUNNING: u8 = 0;
 const DONE: u8 = 1;
 const GIVEN_UP: u8 = 2;
 
-fn is_suspended(imported: &Imported) -> bool {
+/// Whether a pool is suspended.
+pub(crate) fn is_suspended(imported: &Imported) -> bool {
     imported.pool.spa().writer().is_some_and(|live| live.suspended().is_some())
 }
 

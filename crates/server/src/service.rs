@@ -13,7 +13,7 @@ use crate::events::{Context, Events};
 use crate::pools::{Imported, Pools};
 use crate::query;
 use crate::replies::of_library;
-use crate::telemetry::work;
+use crate::telemetry::{txgs, work};
 use crate::temporary_snapshots::Leases;
 use crate::view;
 use api::run_dir::RunDir;
@@ -25,7 +25,7 @@ use api::{
     Injected, Kstat, LoadKeyRequest, LogStats, Mount, MountProgress, MountReport, MountRequest, ObjectPath,
     OfferRequest, Offered, Pool, PoolChange, PoolQuery, Reason, ReceiveRequest, RedactRequest, Requests,
     ScanRequest, SendRequest, Service, Settings, SlowOps, SlowQuery, SpaceClass, SpaceEntry, SplParameter,
-    Top, TopQuery, Tunable, UnmountRequest, WithdrawRequest,
+    Top, TopQuery, Tunable, Txgs, UnmountRequest, WithdrawRequest,
 };
 use device::Layer;
 use ondisk::{Guid, ObjNum};
@@ -470,6 +470,10 @@ impl Service for LocalService {
 
     fn under_way(&self, caller: &Caller) -> Result<AllUnderWay, Error> {
         work::under_way(caller, &self.pools, &self.paths)
+    }
+
+    fn txgs(&self, _: &Caller, pool: &Option<String>) -> Result<Txgs, Error> {
+        txgs::txgs(&self.pools, pool.as_deref())
     }
 
     fn slow(&self, caller: &Caller, query: &SlowQuery) -> Result<SlowOps, Error> {

@@ -11,4 +11,5 @@ pub(crate) mod spl;
 pub(crate) mod top;
 pub mod tree;
 pub(crate) mod tunables;
+pub(crate) mod txgs;
 pub(crate) mod work;

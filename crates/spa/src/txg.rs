@@ -75,7 +75,7 @@ use counts::Asker;
 pub use counts::{Bar, TxCounts};
 pub(crate) use handle::TxgHandle;
 use history::History;
-pub use history::{Group, HISTORY, Stage};
+pub use history::{Closed, Group, HISTORY, Stage};
 pub use pool::alloc::TXG_DEFER_SIZE;
 pub use tunables::{
     DELAY_MIN_DIRTY_PERCENT, DELAY_SCALE, DIRTY_DATA_MAX, DIRTY_DATA_SYNC_PERCENT, TXG_TIMEOUT, Tunables,
@@ -174,6 +174,8 @@ struct State {
     synced: Txg,
     /// Txgs up to this one must be synced even if they are empty and young.
     wanted: Txg,
+    /// Why the last of these must be.
+    why: Closed,
     slots: [Slot; TXG_SIZE],
     dirty: u64,
     closing: bool,
@@ -187,6 +189,13 @@ struct State {
 impl State {
     fn slot(&mut self, txg: Txg) -> &mut Slot {
         &mut self.slots[txg.0 as usize % TXG_SIZE]
+    }
+
+    /// Has txgs up to this one close and sync, for this reason if no other came first.
+    fn want(&mut self, txg: Txg, why: Closed) {
+        if txg > self.wanted {
+            (self.wanted, self.why) = (txg, why);
+        }
     }
 
     /// Adds a holder to the open txg. True if it is the first that changes something.
@@ -297,6 +306,7 @@ impl Txgs {
             syncing: None,
             synced: last,
             wanted: last,
+            why: Closed::Age,
             slots: Default::default(),
             dirty: 0,
             closing: false,
@@ -464,7 +474,12 @@ impl Txgs {
 
     /// The newest txgs, oldest first, as many as [`HISTORY`] says.
     pub fn groups(&self) -> Vec<Group> {
-        self.shared.state.lock().history.groups()
+        self.last_groups(usize::MAX)
+    }
+
+    /// The newest of these, at most so many.
+    pub fn last_groups(&self, most: usize) -> Vec<Group> {
+        self.shared.state.lock().history.groups(most)
     }
 
     /// Dirty bytes (`dp_dirty_total`).
@@ -479,7 +494,8 @@ impl Drop for Txgs {
             let mut s = self.shared.state.lock();
             s.closing = true;
             if s.slots.iter().any(|slot| slot.changed) {
-                s.wanted = s.wanted.max(s.open);
+                let open = s.open;
+                s.want(open, Closed::Export);
             }
             self.shared.work.notify_all();
         }
@@ -557,7 +573,8 @@ impl Shared {
                 if !patient {
                     return Ok(None);
                 }
-                s.wanted = s.wanted.max(s.open);
+                let open = s.open;
+                s.want(open, Closed::Full);
                 shared.work.notify_all();
                 let _waits = Waits::begin(&shared.waiters);
                 let _waiting = work::wait_txg(TxgReason::Full);
@@ -592,7 +609,7 @@ impl Shared {
         let _waits = Waits::begin(&self.waiters);
         let _waiting = work::wait_txg(TxgReason::Synced);
         let mut s = self.state.lock();
-        s.wanted = s.wanted.max(txg);
+        s.want(txg, Closed::Requested(work::current().map(|(job, _)| job)));
         self.work.notify_all();
         while s.synced < txg {
             if let Some(stopped) = &s.stopped {
@@ -608,8 +625,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Whether the open txg should close now; if only its age is missing, the time until then.
-    fn due(&self, s: &mut State) -> Result<(), Option<Duration>> {
+    /// Why the open txg should close now; if only its age is missing, the time until then.
+    fn due(&self, s: &mut State) -> Result<Closed, Option<Duration>> {
         if s.stopped.is_some() {
             return Err(None);
         }
@@ -617,14 +634,17 @@ impl Shared {
         let timeout = s.tunables.timeout;
         let (wanted, open) = (s.wanted, s.open);
         let slot = s.slot(open);
-        if wanted >= open || slot.dirty >= full {
-            return Ok(());
+        if wanted >= open {
+            return Ok(s.why);
+        }
+        if slot.dirty >= full {
+            return Ok(Closed::Dirty);
         }
         match slot.opened {
             None => Err(None),
             Some(since) => match timeout.checked_sub(since.elapsed()) {
-                None => Ok(()),
-                Some(left) if left.is_zero() => Ok(()),
+                None => Ok(Closed::Age),
+                Some(left) if left.is_zero() => Ok(Closed::Age),
                 Some(left) => Err(Some(left)),
             },
         }
@@ -635,8 +655,8 @@ impl Shared {
         loop {
             // The next txg's slot is free once the one before the syncing txg is gone.
             let room = s.quiescing.is_none() && s.quiesced.is_none();
-            match if room { self.due(&mut s) } else { Err(None) } {
-                Ok(()) => {}
+            let why = match if room { self.due(&mut s) } else { Err(None) } {
+                Ok(why) => why,
                 // Behind a txg that could not be written, a quiesced one waits for ever.
                 Err(_) if s.closing && (s.stopped.is_some() || room && s.wanted < s.open) => return,
                 Err(Some(left)) => {
@@ -647,11 +667,11 @@ impl Shared {
                     self.work.wait(&mut s);
                     continue;
                 }
-            }
+            };
             let txg = s.open;
             s.open = Txg(txg.0 + 1);
             s.quiescing = Some(txg);
-            s.history.enter(txg, Stage::Quiescing);
+            s.history.closed(txg, why);
             s.history.open(Txg(txg.0 + 1));
             while s.slot(txg).holders > 0 {
                 self.work.wait(&mut s);
@@ -688,6 +708,7 @@ impl Shared {
             let result = sync.sync(txg);
             std::mem::forget(guard);
             let moved = sync.moved().since(&before);
+            let spent = work::current().map(|(_, spent)| spent).unwrap_or_default();
             drop(running);
             s = self.state.lock();
             s.syncing = None;
@@ -695,7 +716,10 @@ impl Shared {
                 Ok(after) => {
                     s.synced = txg;
                     match after {
-                        After::GoOn if !s.closing => s.wanted = s.wanted.max(s.open),
+                        After::GoOn if !s.closing => {
+                            let open = s.open;
+                            s.want(open, Closed::GoOn);
+                        }
                         After::Later => {
                             let open = s.open;
                             s.slot(open).opened.get_or_insert_with(Instant::now);
@@ -714,7 +738,7 @@ impl Shared {
             let slot = std::mem::take(s.slot(txg));
             s.dirty -= slot.dirty;
             if s.stopped.is_none() {
-                s.history.committed(txg, slot.dirty, moved);
+                s.history.committed(txg, slot.dirty, moved, spent);
             }
             self.work.notify_all();
             self.done.notify_all();

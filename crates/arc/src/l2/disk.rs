@@ -8,6 +8,7 @@ use codec::checksum::fletcher4;
 use codec::compress::{self, ZstdLevel};
 use device::{AlignedBuf, Device};
 use observe::Counter;
+use observe::work::{self, Wait};
 use ondisk::l2arc::{
     DevHeader, L2ARC_HDR_OFFSET, L2ARC_HDR_SIZE, L2ARC_LOG_BLK_MAX_ENTRIES, L2ARC_LOG_BLK_SIZE, LogBlock,
     LogEntry, LogPointer,
@@ -237,6 +238,7 @@ impl Disk {
     pub(crate) fn read(&self, daddr: u64, len: u64, class: Priority) -> Result<AlignedBuf, Failed> {
         let mut buf = AlignedBuf::zeroed(self.round(len) as usize);
         let (device, bytes) = (self.device()?, buf.len() as u64);
+        let _waiting = work::wait(Wait::Read, self.guid.0);
         let read = || device.read_at(&mut buf, daddr);
         self.note(0, self.by_class.count((class, IoType::Read), bytes, false, read))?;
         buf.truncate(len as usize);
@@ -246,6 +248,7 @@ impl Disk {
     /// Writes bytes that fill whole sectors, one after the other.
     pub(crate) fn write(&self, bufs: &[&[u8]], daddr: u64) -> Result<(), Failed> {
         let (device, bytes) = (self.device()?, bufs.iter().map(|b| b.len() as u64).sum());
+        let _waiting = work::wait(Wait::Write, self.guid.0);
         let write = || device.write_vectored_at(bufs, daddr);
         // No caller waits for it.
         let class = (Priority::AsyncWrite, IoType::Write);

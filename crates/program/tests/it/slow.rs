@@ -192,3 +192,28 @@ fn volumes() {
     seen.sort_unstable();
     assert_eq!(seen, [("flush", "nbd", "tank/v", 0), ("write", "nbd", "tank/v", 8192)]);
 }
+
+/// Goal: a transaction group shows what waited for it, and where the time of its sync went: on a
+/// device with a known delay, at least 95 % of it are waits for that device.
+#[test]
+fn why_groups_close() {
+    let s = Stand::unmounted();
+    s.daemon.good("zfs create tank/a");
+    let device = s.delay(30);
+    s.daemon.good("zfs snapshot tank/a@s");
+    s.daemon.good("zinject -c all");
+    let said = s.daemon.good("txgs -j -n 100 tank");
+    let document: Value = serde_json::from_str(&said).expect("JSON");
+    let all = document["txgs"].as_array().expect("groups");
+    let by_command = |row: &&Value| text(row, "closed") == "request: change";
+    let delayed = |row: &&Value| by_command(row) && number(row, "flush_ns") >= 30_000_000;
+    let group = all.iter().find(delayed).unwrap_or_else(|| panic!("{all:?}"));
+    let [sync, read, write, flush] =
+        ["sync_ns", "read_ns", "write_ns", "flush_ns"].map(|key| number(group, key));
+    assert!((read + write + flush) * 100 >= sync * 95 && read + write + flush <= sync, "{group}");
+    assert!(text(group, "longest").ends_with(&device), "{group}");
+    assert_eq!(text(group, "stage"), "committed");
+    let last = all.last().expect("a group");
+    assert_eq!((text(last, "stage"), last.get("closed")), ("open", None), "{last}");
+    assert!(s.daemon.good("txgs").lines().count() > 3);
+}

@@ -18,7 +18,7 @@ use std::io;
 use std::os::unix::net::UnixStream;
 
 /// The methods of root's daemon for all users.
-const OPEN_TO_ALL: [&str; 12] = [
+const OPEN_TO_ALL: [&str; 13] = [
     "pool_names",
     "pool",
     "datasets",
@@ -31,6 +31,7 @@ const OPEN_TO_ALL: [&str; 12] = [
     "spl",
     "unlinked",
     "top",
+    "txgs",
 ];
 
 /// The peer of a stream.

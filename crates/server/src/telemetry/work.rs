@@ -5,9 +5,11 @@
 //!
 //! The path of a file needs reads of its directories, which may hang with their device. So one
 //! thread looks for paths, and a reply waits for it [`PATIENCE`] at most. While it hangs, replies
-//! have no paths.
+//! have no paths. It looks for none in a suspended pool, whose mounts can end meanwhile: a search
+//! is a use of the mount, as a request is.
 
 use crate::pools::{Imported, Pools};
+use crate::query::is_suspended;
 use api::{
     AllUnderWay, Caller, Error, METHODS, SLOW_MAX, SlowOp, SlowOps, SlowQuery, Subject, TopThread, UnderWay,
     Waited,
@@ -25,6 +27,8 @@ use super::errnos::errno_name;
 
 /// How long a reply waits for paths.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// So long after an operation, the number of its process is still that process's.
+const NEW: Duration = Duration::from_secs(2);
 /// The number of the file system's clock ticks in a second (`USER_HZ`).
 const TICKS: u64 = 100;
 
@@ -33,7 +37,7 @@ fn ns(time: Duration) -> u64 {
 }
 
 /// The names of devices, by guid.
-fn devices(pools: &[Arc<Imported>]) -> HashMap<u64, String> {
+pub(super) fn devices(pools: &[Arc<Imported>]) -> HashMap<u64, String> {
     let of = |pool: &Arc<Imported>| {
         let tree = pool.pool.spa().tree();
         tree.devices().map(|(guid, device)| (guid.0, device.name().to_owned())).collect::<Vec<_>>()
@@ -41,8 +45,19 @@ fn devices(pools: &[Arc<Imported>]) -> HashMap<u64, String> {
     pools.iter().flat_map(of).collect()
 }
 
+/// The names of the pools that are suspended.
+fn suspended(pools: &[Arc<Imported>]) -> HashSet<String> {
+    let all = pools.iter().filter(|pool| is_suspended(pool));
+    all.map(|pool| pool.pool.name().to_owned()).collect()
+}
+
+/// Whether a dataset is in one of these pools.
+fn is_in(dataset: &str, pools: &HashSet<String>) -> bool {
+    dataset.split(['/', '@']).next().is_some_and(|pool| pools.contains(pool))
+}
+
 /// A wait in words.
-fn waited(wait: Wait, what: u64, ns: u64, devices: &HashMap<u64, String>) -> Waited {
+pub(super) fn waited(wait: Wait, what: u64, ns: u64, devices: &HashMap<u64, String>) -> Waited {
     let name = match wait {
         Wait::Read | Wait::Write | Wait::Flush | Wait::Discard => devices.get(&what).cloned(),
         Wait::Lock => observe::site_name(what).map(str::to_owned),
@@ -56,7 +71,7 @@ fn waited(wait: Wait, what: u64, ns: u64, devices: &HashMap<u64, String>) -> Wai
 }
 
 /// Nanoseconds of waits by kind, those that there were.
-fn by_kind(waits: &[u64]) -> Vec<(String, u64)> {
+pub(super) fn by_kind(waits: &[u64]) -> Vec<(String, u64)> {
     let named = Wait::ALL.iter().zip(waits).filter(|(_, ns)| **ns > 0);
     named.map(|(wait, ns)| (wait.name().to_owned(), *ns)).collect()
 }
@@ -107,18 +122,23 @@ impl Paths {
     }
 }
 
+/// The names of a kind's front end and operation. `node`: the job's.
+pub(super) fn op_name(kind: Kind, node: u64) -> (&'static str, &'static str) {
+    match kind {
+        Kind::Request(frontend, op) => (frontend.name(), op.name()),
+        Kind::Task(Task::Command) => {
+            let at = usize::try_from(node).ok();
+            ("control", at.and_then(|at| METHODS.get(at)).copied().unwrap_or("request"))
+        }
+        Kind::Task(task) => ("", task.name()),
+    }
+}
+
 /// What a job is about, without its path.
 fn subject(job: &Job) -> Subject {
     let here = work::place(job.place).and_then(|place| place.dataset(job.node));
     let (dataset, object) = here.unwrap_or_default();
-    let (frontend, op) = match job.kind {
-        Kind::Request(frontend, op) => (frontend.name(), op.name()),
-        Kind::Task(Task::Command) => {
-            let at = usize::try_from(job.node).ok();
-            ("control", at.and_then(|at| METHODS.get(at)).copied().unwrap_or("request"))
-        }
-        Kind::Task(task) => ("", task.name()),
-    };
+    let (frontend, op) = op_name(job.kind, job.node);
     Subject {
         frontend: frontend.to_owned(),
         op: op.to_owned(),
@@ -138,7 +158,8 @@ fn subject(job: &Job) -> Subject {
 /// See [`api::Service::under_way`].
 pub(crate) fn under_way(caller: &Caller, pools: &Pools, paths: &Paths) -> Result<AllUnderWay, Error> {
     caller.must_own("what is under way")?;
-    let devices = devices(&pools.table().present());
+    let pools = pools.table().present();
+    let (devices, suspended) = (devices(&pools), suspended(&pools));
     let mut jobs: HashMap<Job, Vec<ThreadState>> = HashMap::new();
     // This request itself is of no interest.
     let here = work::current().map(|(job, _)| job);
@@ -152,7 +173,8 @@ pub(crate) fn under_way(caller: &Caller, pools: &Pools, paths: &Paths) -> Result
         jobs.into_iter().map(|(job, threads)| (job, row(&job, &threads, now, &devices))).collect();
     all.sort_by_key(|(_, row)| Reverse(row.age_ns));
     all.truncate(SLOW_MAX);
-    let nodes = all.iter().filter(|(_, row)| row.subject.object.is_some());
+    let has_path = |row: &UnderWay| row.subject.object.is_some() && !is_in(&row.subject.dataset, &suspended);
+    let nodes = all.iter().filter(|(_, row)| has_path(row));
     let paths = paths.of(nodes.map(|(job, _)| (job.place, job.node)).collect());
     for (job, row) in &mut all {
         row.subject.path = paths.get(&(job.place, job.node)).cloned();
@@ -208,13 +230,15 @@ pub(crate) fn slow(
         reply.lost = reply.lost.saturating_add(seen.lost);
         found.extend(seen.ops);
     }
+    found.retain(|op| is_wanted(query, op));
     if found.len() > SLOW_MAX {
         found.sort_by_key(|op| Reverse(op.took_ns));
+        reply.lost = reply.lost.saturating_add((found.len() - SLOW_MAX) as u64);
         found.truncate(SLOW_MAX);
     }
     found.sort_by_key(|op| (op.at, op.number));
-    let mut nodes = HashSet::new();
-    for op in &found {
+    let (mut nodes, suspended) = (HashSet::new(), suspended(&pools));
+    for op in found.iter().filter(|op| !is_in(&op.dataset, &suspended)) {
         let object =
             work::place(op.place).and_then(|place| place.dataset(op.node)).and_then(|(_, object)| object);
         nodes.extend(object.map(|_| (op.place, op.node)));
@@ -224,9 +248,21 @@ pub(crate) fn slow(
     Ok(reply)
 }
 
+/// Whether an operation is one of those that a query names.
+fn is_wanted(query: &SlowQuery, op: &slow::SlowOp) -> bool {
+    let is_of = |name: &String| {
+        let below = op.dataset.strip_prefix(name.as_str());
+        below.is_some_and(|below| below.is_empty() || below.starts_with(['/', '@']))
+    };
+    let has_name = query.ops.is_empty() || query.ops.iter().any(|name| name == op.op.name());
+    has_name && query.dataset.as_ref().is_none_or(is_of)
+}
+
 fn slow_op(op: slow::SlowOp, paths: &HashMap<Node, String>, devices: &HashMap<u64, String>) -> SlowOp {
     let here = work::place(op.place).and_then(|place| place.dataset(op.node));
-    let process = if op.process.is_empty() { slow::process_name(op.pid) } else { op.process };
+    // Later, the number may be another process's.
+    let is_new = op.at.elapsed().is_ok_and(|age| age < NEW);
+    let process = if op.process.is_empty() && is_new { slow::process_name(op.pid) } else { op.process };
     let subject = Subject {
         frontend: op.frontend.name().to_owned(),
         op: op.op.name().to_owned(),

@@ -5,6 +5,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use observe::work::{Job, Spent};
 use observe::{Tunable, Unit};
 use ondisk::Txg;
 use vdev::Moved;
@@ -33,6 +34,23 @@ pub enum Stage {
     Committed = 4,
 }
 
+/// Why a txg closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Closed {
+    /// It held changes, and was old (`zfs_txg_timeout`).
+    Age,
+    /// It held many changes (`zfs_dirty_data_sync_percent`).
+    Dirty,
+    /// A change found no room (`zfs_dirty_data_max`).
+    Full,
+    /// A caller waits for its sync. That caller's job, if it is known.
+    Requested(Option<Job>),
+    /// The work of the one before continues in it, such as that of a scan.
+    GoOn,
+    /// The pool is exported.
+    Export,
+}
+
 /// A txg in the history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Group {
@@ -46,10 +64,21 @@ pub struct Group {
     pub dirty: u64,
     /// The bytes that devices moved during its sync, for any purpose.
     pub moved: Moved,
+    /// Why it closed, if it did.
+    pub closed: Option<Closed>,
+    /// What its sync waited for.
+    pub spent: Spent,
     /// Durations of the stages before the current one, by their numbers; 0 for those to come.
     pub took: [Duration; 4],
     /// When the current stage began.
     since: Instant,
+}
+
+impl Group {
+    /// How long it has been in its stage.
+    pub fn in_stage(&self) -> Duration {
+        self.since.elapsed()
+    }
 }
 
 /// The newest txgs of a pool, oldest first.
@@ -71,6 +100,8 @@ impl History {
                 opened: now,
                 dirty: 0,
                 moved: Moved::default(),
+                closed: None,
+                spent: Spent::default(),
                 took: Default::default(),
                 since: now,
             });
@@ -86,11 +117,20 @@ impl History {
         }
     }
 
-    /// Records what a txg that is on disk held, and what devices moved during its sync.
-    pub(super) fn committed(&mut self, txg: Txg, dirty: u64, moved: Moved) {
+    /// Records that a txg closed, and why.
+    pub(super) fn closed(&mut self, txg: Txg, why: Closed) {
+        self.enter(txg, Stage::Quiescing);
+        if let Some(group) = self.find(txg) {
+            group.closed = Some(why);
+        }
+    }
+
+    /// Records what a txg that is on disk held, what devices moved during its sync, and what the
+    /// sync waited for.
+    pub(super) fn committed(&mut self, txg: Txg, dirty: u64, moved: Moved, spent: Spent) {
         self.enter(txg, Stage::Committed);
         if let Some(group) = self.find(txg) {
-            (group.dirty, group.moved) = (dirty, moved);
+            (group.dirty, group.moved, group.spent) = (dirty, moved, spent);
         }
     }
 
@@ -98,7 +138,8 @@ impl History {
         self.0.iter_mut().rev().find(|group| group.txg == txg)
     }
 
-    pub(super) fn groups(&self) -> Vec<Group> {
-        self.0.iter().copied().collect()
+    /// The newest, at most so many.
+    pub(super) fn groups(&self, most: usize) -> Vec<Group> {
+        self.0.iter().skip(self.0.len().saturating_sub(most)).copied().collect()
     }
 }

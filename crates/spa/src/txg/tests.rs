@@ -250,3 +250,85 @@ fn who_is_slowed_down_waits() {
     assert_eq!((waiting(), log.counted("dmu_tx_dirty_over_max")), (0, 0));
     drop(first);
 }
+
+/// Goal: the history says why each txg closed, for whom if a job waits for it, and what its sync
+/// waited for.
+#[test]
+fn why_groups_close() {
+    let why = |txgs: &Txgs, txg: u64| {
+        let groups = txgs.groups();
+        groups.iter().find(|group| group.txg == Txg(txg)).and_then(|group| group.closed)
+    };
+    let log = Arc::new(Log::default());
+    log.go_on.lock().push(2);
+    let txgs = Txgs::start("t", Txg(0), never(), log.clone());
+    drop(txgs.hold(1).unwrap());
+    assert_eq!(why(&txgs, 1), None);
+    txgs.wait_synced(Txg(1)).unwrap();
+    drop(txgs.hold(1).unwrap());
+    let job = Job::task(Task::Command, 7);
+    {
+        let _running = work::begin(job);
+        txgs.wait_synced(Txg(2)).unwrap();
+    }
+    until(|| txgs.synced() == Txg(3));
+    let seen = [1, 2, 3, 4].map(|txg| why(&txgs, txg));
+    let requested = |by| Some(Closed::Requested(by));
+    assert_eq!(seen, [requested(None), requested(Some(job)), Some(Closed::GoOn), None]);
+
+    let tunables = Tunables { dirty_max: 1000, sync_percent: 50, delay_min_percent: 100, ..never() };
+    let txgs = Txgs::start("t", Txg(0), tunables, Arc::new(Log::default()));
+    drop(txgs.hold(1).unwrap());
+    let hold = txgs.hold(600).unwrap();
+    dmu::Hold::dirtied(&hold, 600);
+    drop(hold);
+    until(|| txgs.synced() == Txg(1));
+    let tunables = Tunables { sync_percent: 100, ..tunables };
+    txgs.set_tunables(tunables);
+    let hold = txgs.hold(900).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| drop(txgs.hold(500).unwrap()));
+        until(|| txgs.open() == Txg(3));
+        drop(hold);
+    });
+    let young = Tunables { timeout: Duration::ZERO, ..tunables };
+    txgs.set_tunables(young);
+    until(|| txgs.synced() == Txg(3));
+    let seen = [1, 2, 3].map(|txg| why(&txgs, txg));
+    assert_eq!(seen, [Closed::Dirty, Closed::Full, Closed::Age].map(Some));
+}
+
+/// A sync that waits for a device.
+struct Slow(Log);
+
+impl SyncTxg for Slow {
+    fn sync(&self, txg: Txg) -> Result<After, Arc<dyn std::error::Error + Send + Sync>> {
+        let _waiting = work::wait(Wait::Flush, 5);
+        std::thread::yield_now();
+        self.0.sync(txg)
+    }
+
+    fn suspension(&self) -> Arc<Suspension> {
+        self.0.suspension()
+    }
+
+    fn counts(&self) -> Arc<TxCounts> {
+        self.0.counts()
+    }
+
+    fn waiters(&self) -> Arc<AtomicU64> {
+        self.0.waiters()
+    }
+}
+
+/// Goal: the history has what the sync of a txg waited for, within the time of that sync.
+#[test]
+fn where_a_sync_spends_its_time() {
+    let txgs = Txgs::start("t", Txg(0), never(), Arc::new(Slow(Log::default())));
+    drop(txgs.hold(1).unwrap());
+    txgs.wait_synced(Txg(1)).unwrap();
+    let group = txgs.groups()[0];
+    let flush = group.spent.of(Wait::Flush);
+    assert!(flush > 0 && u128::from(flush) <= group.took[3].as_nanos(), "{group:?}");
+    assert_eq!(group.spent.longest.map(|longest| (longest.wait, longest.what)), Some((Wait::Flush, 5)));
+}

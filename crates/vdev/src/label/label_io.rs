@@ -1,6 +1,7 @@
 //! A device as its labels are read and written: injected faults may change the outcome.
 
 use device::{Device, DeviceError, Op, Result};
+use observe::work::{self, Wait, Waiting};
 use ondisk::Guid;
 
 use crate::inject::{self, On, Wrong};
@@ -36,6 +37,7 @@ impl<'d> LabelIo<'d> {
 
     /// Reads from byte `at` of the label at `start`.
     pub(crate) fn read(&self, buf: &mut [u8], start: u64, at: u64) -> Result<()> {
+        let _waiting = self.waits(Wait::Read);
         match self.strike(at, On::Read) {
             Some(Wrong::Error(code)) => Err(self.error(code, Op::Read, start + at, buf.len())),
             struck => self.device.read_at(buf, start + at).map(|()| {
@@ -48,16 +50,22 @@ impl<'d> LabelIo<'d> {
 
     /// Makes all writes so far durable.
     pub(crate) fn flush(&self) -> Result<()> {
+        let _waiting = self.waits(Wait::Flush);
         self.device.flush()
     }
 
     /// Writes to byte `at` of the label at `start`.
     pub(crate) fn write(&self, bytes: &[u8], start: u64, at: u64) -> Result<()> {
+        let _waiting = self.waits(Wait::Write);
         match self.strike(at, On::Write) {
             Some(Wrong::Error(code)) => Err(self.error(code, Op::Write, start + at, bytes.len())),
             Some(Wrong::Noop) => Ok(()),
             _ => self.device.write_at(bytes, start + at),
         }
+    }
+
+    fn waits(&self, wait: Wait) -> Waiting {
+        work::wait(wait, self.leaf.map_or(0, |leaf| leaf.0))
     }
 
     fn strike(&self, at: u64, on: On) -> Option<Wrong> {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use device::{Device, DeviceError, Op};
+use observe::work::{self, Wait};
 use ondisk::Guid;
 use ondisk::label::{LABEL_START_SIZE, LABELS, label_offset};
 
@@ -103,6 +104,7 @@ impl Tree {
             _ => device.trim(at, len),
         };
         let by_class = &self.node(id).stats.by_class;
+        let _waiting = work::wait(Wait::Discard, leaf.0);
         by_class.count((Priority::Trim, IoType::Trim), len, false, discard).map_err(|source| {
             self.suspect(id);
             WipeError::Device { guid: leaf, source: Arc::new(source) }
