@@ -8,8 +8,7 @@
 //! OpenZFS has no such command: the grammar is our own.
 
 use crate::cx::{Cx, Outcome, Stop};
-use crate::json::Json;
-use crate::top::table::{Cell, Column, Span, Table, Unit, column, object};
+use crate::top::table::{Cell, Column, Command, Form, Unit, column, count, interval, wrong_option};
 use api::{Subject, UnderWay, Waited};
 use console::getopt::{Found, Getopt, Long, Opt};
 
@@ -49,13 +48,8 @@ const COLUMNS: [Column; 10] = [
     column("THREAD", "thread", Unit::Text, "its thread, or the one whose wait is shown"),
 ];
 
-/// How the operations are printed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Form {
-    Text,
-    Parsable,
-    Json,
-}
+const COMMAND: Command =
+    Command { name: "poolhouse ops", rows: "ops", usage: USAGE, columns: &COLUMNS, note: NOTE };
 
 /// The request, from the command line.
 #[derive(Debug)]
@@ -68,21 +62,7 @@ struct Asked {
 
 /// Runs `ops` with the arguments after it. Returns the exit code.
 pub fn run(cx: &mut Cx, args: &[String]) -> i32 {
-    if args.iter().any(|arg| arg == "--help" || arg == "-h") {
-        cx.out.put(USAGE);
-        cx.out.put("\nThe columns:\n");
-        COLUMNS.iter().for_each(|column| writeln!(cx.out, "    {:<12} {}", column.name, column.help));
-        cx.out.put(NOTE);
-        return 0;
-    }
-    match read(args).and_then(|asked| show(cx, &asked)) {
-        Ok(code) | Err(Stop::Fail(code)) => code,
-        Err(Stop::Usage(message)) => {
-            cx.err.put(&message);
-            cx.err.put(USAGE);
-            2
-        }
-    }
+    COMMAND.run(cx, args, |cx| show(cx, &read(args)?))
 }
 
 fn read(args: &[String]) -> Result<Asked, Stop> {
@@ -92,25 +72,16 @@ fn read(args: &[String]) -> Result<Asked, Stop> {
         match found {
             Found::Is(Opt::Short('p'), _) => asked.form = Form::Parsable,
             Found::Is(_, _) => asked.form = Form::Json,
-            Found::Invalid(_) => return Err(Stop::usage(format!("invalid option '{}'\n", g.word()))),
-            Found::Missing(_) => {
-                return Err(Stop::usage(format!("missing argument for option '{}'\n", g.word())));
-            }
+            Found::Invalid(_) => return Err(wrong_option(&g, false)),
+            Found::Missing(_) => return Err(wrong_option(&g, true)),
         }
     }
     let operands = g.operands();
     if operands.len() > 2 {
         return Err(Stop::usage("too many arguments\n"));
     }
-    if let Some(word) = operands.first() {
-        let interval = word.parse::<f64>().ok().filter(|s| (0.1..=86_400.0).contains(s));
-        let wrong = || Stop::usage(format!("invalid interval '{word}': choose 0.1 to 86400 seconds\n"));
-        asked.interval = Some(interval.ok_or_else(wrong)?);
-    }
-    if let Some(word) = operands.get(1) {
-        let count = word.parse::<u64>().ok().filter(|count| *count > 0);
-        asked.count = Some(count.ok_or_else(|| Stop::usage(format!("invalid count '{word}'\n")))?);
-    }
+    asked.interval = operands.first().map(|word| interval(word)).transpose()?;
+    asked.count = operands.get(1).map(|word| count(word)).transpose()?;
     Ok(asked)
 }
 
@@ -138,28 +109,13 @@ pub(crate) fn no_daemon(cx: &mut Cx) -> Stop {
 }
 
 fn print(cx: &mut Cx, form: Form, ops: &[UnderWay], is_first: bool) {
-    let table = Table::new(&COLUMNS, ops.iter().map(row).collect());
-    let span = Span { ns: 0, is_total: true, began: 0 };
-    match form {
-        Form::Json => {
-            let mut root = crate::json::schema("poolhouse ops");
-            root.number("time", cx.clock.now());
-            root.put("ops", Json::Objects(table.rows.iter().map(|row| object(&COLUMNS, row)).collect()));
-            writeln!(cx.out, "{}", root.line());
-        }
-        Form::Parsable => {
-            let time = cx.clock.now();
-            cx.out.put(&table.parsable(&span, time, is_first));
-        }
-        Form::Text => {
-            if !is_first {
-                cx.out.put("\n");
-            }
-            match ops {
-                [] => cx.out.put("nothing is under way\n"),
-                _ => table.lines(&span).iter().for_each(|line| writeln!(cx.out, "{line}")),
-            }
-        }
+    if form == Form::Text && !is_first {
+        cx.out.put("\n");
+    }
+    match (form, ops) {
+        (Form::Text, []) => cx.out.put("nothing is under way\n"),
+        // People see another table each time.
+        _ => COMMAND.print(cx, form, ops.iter().map(row).collect(), is_first || form == Form::Text),
     }
 }
 

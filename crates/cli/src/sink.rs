@@ -25,8 +25,12 @@ impl std::io::Write for Sink {
 }
 
 impl Sink {
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        self.0.borrow().clone()
+    }
+
     pub(crate) fn text(&self) -> String {
-        String::from_utf8(self.0.borrow().clone()).expect("UTF-8")
+        String::from_utf8(self.bytes()).expect("UTF-8")
     }
 }
 

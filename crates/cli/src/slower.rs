@@ -10,7 +10,9 @@
 
 use crate::cx::{Cx, Outcome, Stop};
 use crate::ops::{client, file, no_daemon, text, words};
-use crate::top::table::{Cell, Column, Span, Unit, column, exact, object, shown};
+use crate::top::table::{
+    Cell, Column, Command, Form, NO_SPAN, Unit, column, exact, object, shown, wrong_option,
+};
 use api::{SlowOp, SlowOps, SlowQuery};
 use console::getopt::{Found, Getopt, Long, Opt};
 
@@ -84,13 +86,8 @@ const WAITS: [&str; 7] = ["queue", "lock", "txg", "log", "read", "write", "flush
 /// Seconds between two readings.
 const PAUSE: f64 = 0.5;
 
-/// How the operations are printed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Form {
-    Text,
-    Parsable,
-    Json,
-}
+const COMMAND: Command =
+    Command { name: "poolhouse slower", rows: "ops", usage: USAGE, columns: &COLUMNS, note: NOTE };
 
 /// The request, from the command line.
 #[derive(Debug)]
@@ -106,21 +103,7 @@ struct Asked {
 
 /// Runs `slower` with the arguments after it. Returns the exit code.
 pub fn run(cx: &mut Cx, args: &[String]) -> i32 {
-    if args.iter().any(|arg| arg == "--help" || arg == "-h") {
-        cx.out.put(USAGE);
-        cx.out.put("\nThe columns:\n");
-        COLUMNS.iter().for_each(|column| writeln!(cx.out, "    {:<12} {}", column.name, column.help));
-        cx.out.put(NOTE);
-        return 0;
-    }
-    match read(args).and_then(|asked| show(cx, &asked)) {
-        Ok(code) | Err(Stop::Fail(code)) => code,
-        Err(Stop::Usage(message)) => {
-            cx.err.put(&message);
-            cx.err.put(USAGE);
-            2
-        }
-    }
+    COMMAND.run(cx, args, |cx| show(cx, &read(args)?))
 }
 
 /// Seconds from a number and `s`, `m`, `h` or `d`; a number alone is seconds.
@@ -156,10 +139,8 @@ fn read(args: &[String]) -> Result<Asked, Stop> {
                 asked.ops.extend(names.split(',').map(str::to_ascii_lowercase));
             }
             Found::Is(_, name) => asked.dataset = Some(name),
-            Found::Invalid(_) => return Err(Stop::usage(format!("invalid option '{}'\n", g.word()))),
-            Found::Missing(_) => {
-                return Err(Stop::usage(format!("missing argument for option '{}'\n", g.word())));
-            }
+            Found::Invalid(_) => return Err(wrong_option(&g, false)),
+            Found::Missing(_) => return Err(wrong_option(&g, true)),
         }
     }
     let operands = g.operands();
@@ -247,10 +228,9 @@ fn print(cx: &mut Cx, form: Form, op: &SlowOp) {
         writeln!(cx.out, "{}", object(&COLUMNS, &cells).line());
         return;
     }
-    let span = Span { ns: 0, is_total: true, began: 0 };
     let text = |(column, cell): (&Column, &Cell)| match form {
-        Form::Parsable => exact(column.unit, cell, &span),
-        _ => shown(column.unit, cell, &span),
+        Form::Parsable => exact(column.unit, cell, &NO_SPAN),
+        _ => shown(column.unit, cell, &NO_SPAN),
     };
     let cells = COLUMNS.iter().zip(&cells).map(text).collect();
     line(cx, form, cells);

@@ -29,7 +29,7 @@ use std::time::Duration;
 use crate::cx::{Cx, Outcome, Stop};
 use crate::json::Json;
 use crate::terminal::Keys;
-use table::{Span, Table};
+use table::{Form, Span, Table};
 
 /// The command with its options, for the manual.
 pub const SYNOPSIS: &str = "poolhouse top [-v VIEW] [-j|-p] [--limit N] [--op NAME] [--call NAME] [--client ADDRESS] [--volume ID] [INTERVAL [COUNT]]";
@@ -85,16 +85,6 @@ const VIEWS: [(&str, TopView, &[table::Column]); 9] = [
     ("promises", TopView::Promises, &promises::COLUMNS),
     ("threads", TopView::Threads, &threads::COLUMNS),
 ];
-
-/// How the numbers are printed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Form {
-    /// Columns for people.
-    Text,
-    /// Tabs and exact numbers.
-    Parsable,
-    Json,
-}
 
 /// The request, from the command line.
 #[derive(Debug)]
@@ -183,10 +173,8 @@ fn read(args: &[String]) -> Result<Asked, Stop> {
                 asked.one = Some(name);
                 implied.push(("call", TopView::Calls));
             }
-            Found::Invalid(_) => return Err(Stop::usage(format!("invalid option '{}'\n", g.word()))),
-            Found::Missing(_) => {
-                return Err(Stop::usage(format!("missing argument for option '{}'\n", g.word())));
-            }
+            Found::Invalid(_) => return Err(table::wrong_option(&g, false)),
+            Found::Missing(_) => return Err(table::wrong_option(&g, true)),
         }
     }
     intervals(&g.operands(), &mut asked)?;
@@ -207,15 +195,8 @@ fn read(args: &[String]) -> Result<Asked, Stop> {
 
 /// Reads the interval and the count.
 fn intervals(operands: &[String], asked: &mut Asked) -> Result<(), Stop> {
-    if let Some(word) = operands.first() {
-        let interval = word.parse::<f64>().ok().filter(|s| (0.1..=86_400.0).contains(s));
-        let wrong = || Stop::usage(format!("invalid interval '{word}': choose 0.1 to 86400 seconds\n"));
-        asked.interval = Some(interval.ok_or_else(wrong)?);
-    }
-    if let Some(word) = operands.get(1) {
-        let count = word.parse::<u64>().ok().filter(|count| *count > 0);
-        asked.count = Some(count.ok_or_else(|| Stop::usage(format!("invalid count '{word}'\n")))?);
-    }
+    asked.interval = operands.first().map(|word| table::interval(word)).transpose()?;
+    asked.count = operands.get(1).map(|word| table::count(word)).transpose()?;
     if operands.len() > 2 {
         return Err(Stop::usage("too many arguments\n"));
     }

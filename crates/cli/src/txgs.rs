@@ -4,9 +4,8 @@
 //! OpenZFS has no such command: the grammar is our own. Its kstat `txgs` has the stages.
 
 use crate::cx::{Cx, Outcome, Stop};
-use crate::json::Json;
 use crate::ops::{no_daemon, text, words};
-use crate::top::table::{Cell, Column, Span, Table, Unit, column, object};
+use crate::top::table::{Cell, Column, Command, Form, Unit, column, interval, wrong_option};
 use api::{TXGS_MAX, TxgRecord};
 use console::getopt::{Found, Getopt, Long, Opt};
 use std::collections::BTreeMap;
@@ -67,6 +66,9 @@ const COLUMNS: [Column; 18] = [
 /// The length of a time line.
 const LINE: u64 = 24;
 
+const COMMAND: Command =
+    Command { name: "poolhouse txgs", rows: "txgs", usage: USAGE, columns: &COLUMNS, note: "" };
+
 /// The request, from the command line.
 #[derive(Debug)]
 struct Asked {
@@ -76,30 +78,9 @@ struct Asked {
     interval: Option<f64>,
 }
 
-/// How the groups are printed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Form {
-    Text,
-    Parsable,
-    Json,
-}
-
 /// Runs `txgs` with the arguments after it. Returns the exit code.
 pub fn run(cx: &mut Cx, args: &[String]) -> i32 {
-    if args.iter().any(|arg| arg == "--help" || arg == "-h") {
-        cx.out.put(USAGE);
-        cx.out.put("\nThe columns:\n");
-        COLUMNS.iter().for_each(|column| writeln!(cx.out, "    {:<12} {}", column.name, column.help));
-        return 0;
-    }
-    match read(args).and_then(|asked| show(cx, &asked)) {
-        Ok(code) | Err(Stop::Fail(code)) => code,
-        Err(Stop::Usage(message)) => {
-            cx.err.put(&message);
-            cx.err.put(USAGE);
-            2
-        }
-    }
+    COMMAND.run(cx, args, |cx| show(cx, &read(args)?))
 }
 
 fn read(args: &[String]) -> Result<Asked, Stop> {
@@ -114,19 +95,13 @@ fn read(args: &[String]) -> Result<Asked, Stop> {
                 asked.count = count.ok_or_else(wrong)?;
             }
             Found::Is(..) => asked.form = Form::Json,
-            Found::Invalid(_) => return Err(Stop::usage(format!("invalid option '{}'\n", g.word()))),
-            Found::Missing(_) => {
-                return Err(Stop::usage(format!("missing argument for option '{}'\n", g.word())));
-            }
+            Found::Invalid(_) => return Err(wrong_option(&g, false)),
+            Found::Missing(_) => return Err(wrong_option(&g, true)),
         }
     }
     let mut operands = g.operands().into_iter();
     asked.pool = operands.next();
-    if let Some(word) = operands.next() {
-        let interval = word.parse::<f64>().ok().filter(|s| (0.1..=86_400.0).contains(s));
-        let wrong = || Stop::usage(format!("invalid interval '{word}': choose 0.1 to 86400 seconds\n"));
-        asked.interval = Some(interval.ok_or_else(wrong)?);
-    }
+    asked.interval = operands.next().map(|word| interval(&word)).transpose()?;
     if operands.next().is_some() {
         return Err(Stop::usage("too many arguments\n"));
     }
@@ -160,7 +135,7 @@ fn show(cx: &mut Cx, asked: &Asked) -> Outcome {
         if round == 1 {
             last_of_each(&mut new, asked.count);
         }
-        print(cx, asked.form, &new, round == 1);
+        COMMAND.print(cx, asked.form, new.iter().map(row).collect(), round == 1);
         let Some(interval) = asked.interval else { break };
         if !cx.out.flush() {
             break;
@@ -181,27 +156,6 @@ fn last_of_each(txgs: &mut Vec<TxgRecord>, count: usize) {
         is_shown
     });
     txgs.reverse();
-}
-
-fn print(cx: &mut Cx, form: Form, txgs: &[TxgRecord], is_first: bool) {
-    let table = Table::new(&COLUMNS, txgs.iter().map(row).collect());
-    let span = Span { ns: 0, is_total: true, began: 0 };
-    match form {
-        Form::Json => {
-            let mut root = crate::json::schema("poolhouse txgs");
-            root.number("time", cx.clock.now());
-            root.put("txgs", Json::Objects(table.rows.iter().map(|row| object(&COLUMNS, row)).collect()));
-            writeln!(cx.out, "{}", root.line());
-        }
-        Form::Parsable => {
-            let time = cx.clock.now();
-            cx.out.put(&table.parsable(&span, time, is_first));
-        }
-        Form::Text => {
-            let skipped = usize::from(!is_first);
-            table.lines(&span).iter().skip(skipped).for_each(|line| writeln!(cx.out, "{line}"));
-        }
-    }
 }
 
 fn row(txg: &TxgRecord) -> Vec<Cell> {

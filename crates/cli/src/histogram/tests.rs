@@ -1,21 +1,7 @@
 #![allow(clippy::unwrap_used, reason = "tests fail so")]
 
 use super::*;
-use std::cell::RefCell;
-use std::rc::Rc;
-
-#[derive(Clone, Default)]
-struct Sink(Rc<RefCell<Vec<u8>>>);
-
-impl std::io::Write for Sink {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.borrow_mut().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
+use crate::sink::Sink;
 
 /// Runs a line with this input. Returns the exit code and both outputs.
 fn ran(line: &str, input: &str) -> (i32, String, String) {
@@ -24,8 +10,7 @@ fn ran(line: &str, input: &str) -> (i32, String, String) {
     let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
     let code = run_on(&mut out, &mut err, &words, &mut input.as_bytes());
     assert!(out.flush() && err.flush());
-    let text = |sink: &Sink| String::from_utf8(sink.0.borrow().clone()).unwrap();
-    (code, text(&to), text(&errors))
+    (code, to.text(), errors.text())
 }
 
 /// Goal: moments, interval and bars of numbers in lines and words, with comments.

@@ -140,3 +140,16 @@ fn pages_are_written() {
         }
     }
 }
+
+/// Goal: the manual names each command of the program.
+#[test]
+fn each_command_is_named() {
+    let pages = pages();
+    let main = pages.iter().find(|page| page.name == "poolhouse").expect("a page");
+    let named: Vec<&str> = main.options.iter().flat_map(|(names, _)| names.split(", ")).collect();
+    // Of 'send', the pages of zfs tell. 'bench' measures, for developers.
+    let others = ["send", "bench", "help", "version"];
+    for command in crate::completion::OWN.split(' ').filter(|command| !others.contains(command)) {
+        assert!(named.contains(&command), "{command}");
+    }
+}

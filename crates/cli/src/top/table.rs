@@ -5,8 +5,21 @@
 
 use api::{Top, TopTimes};
 use console::escaped;
+use console::getopt::Getopt;
 
+use crate::cx::{Cx, Outcome, Stop};
 use crate::json::{Json, Object};
+
+/// How numbers are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Form {
+    /// Columns for people.
+    #[default]
+    Text,
+    /// Tabs and exact numbers.
+    Parsable,
+    Json,
+}
 
 /// What a column has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -201,6 +214,92 @@ pub(crate) fn object(columns: &[Column], row: &[Cell]) -> Object {
         }
     }
     object
+}
+
+/// A command that prints one table.
+pub(crate) struct Command {
+    /// Its name in JSON.
+    pub(crate) name: &'static str,
+    /// The name of its rows in JSON.
+    pub(crate) rows: &'static str,
+    pub(crate) usage: &'static str,
+    pub(crate) columns: &'static [Column],
+    /// What stands below the columns in its help.
+    pub(crate) note: &'static str,
+}
+
+/// Numbers that belong to no interval.
+pub(crate) const NO_SPAN: Span = Span { ns: 0, is_total: true, began: 0 };
+
+impl Command {
+    /// Runs it: prints its help if the arguments say so, and its usage if they are wrong.
+    pub(crate) fn run(&self, cx: &mut Cx, args: &[String], work: impl FnOnce(&mut Cx) -> Outcome) -> i32 {
+        if args.iter().any(|arg| arg == "--help" || arg == "-h") {
+            cx.out.put(self.usage);
+            cx.out.put("\nThe columns:\n");
+            self.columns
+                .iter()
+                .for_each(|column| writeln!(cx.out, "    {:<12} {}", column.name, column.help));
+            cx.out.put(self.note);
+            return 0;
+        }
+        match work(cx) {
+            Ok(code) | Err(Stop::Fail(code)) => code,
+            Err(Stop::Usage(message)) => {
+                cx.err.put(&message);
+                cx.err.put(self.usage);
+                2
+            }
+        }
+    }
+
+    /// Prints rows. `with_head`: those before had no head.
+    pub(crate) fn print(&self, cx: &mut Cx, form: Form, rows: Vec<Vec<Cell>>, with_head: bool) {
+        match form {
+            Form::Json => {
+                let mut root = crate::json::schema(self.name);
+                root.number("time", cx.clock.now());
+                let objects = rows.iter().map(|row| object(self.columns, row)).collect();
+                root.put(self.rows, Json::Objects(objects));
+                writeln!(cx.out, "{}", root.line());
+            }
+            Form::Parsable => {
+                let time = cx.clock.now();
+                cx.out.put(&Table::new(self.columns, rows).parsable(&NO_SPAN, time, with_head));
+            }
+            Form::Text => {
+                let lines = Table::new(self.columns, rows).lines(&NO_SPAN);
+                let skipped = usize::from(!with_head);
+                lines.iter().skip(skipped).for_each(|line| writeln!(cx.out, "{line}"));
+            }
+        }
+    }
+}
+
+/// The message for an option of no grammar, or without its argument.
+pub(crate) fn wrong_option(g: &Getopt<'_>, is_missing: bool) -> Stop {
+    match is_missing {
+        true => Stop::usage(format!("missing argument for option '{}'\n", g.word())),
+        false => Stop::usage(format!("invalid option '{}'\n", g.word())),
+    }
+}
+
+/// The interval between two readings, in seconds.
+///
+/// # Errors
+/// [`Stop::Usage`]: this is none.
+pub(crate) fn interval(word: &str) -> Result<f64, Stop> {
+    let interval = word.parse::<f64>().ok().filter(|s| (0.1..=86_400.0).contains(s));
+    interval.ok_or_else(|| Stop::usage(format!("invalid interval '{word}': choose 0.1 to 86400 seconds\n")))
+}
+
+/// How many times.
+///
+/// # Errors
+/// [`Stop::Usage`]: this is no number from 1 on.
+pub(crate) fn count(word: &str) -> Result<u64, Stop> {
+    let count = word.parse::<u64>().ok().filter(|count| *count > 0);
+    count.ok_or_else(|| Stop::usage(format!("invalid count '{word}'\n")))
 }
 
 /// The head of a column for people, with its unit.

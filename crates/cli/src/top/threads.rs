@@ -15,7 +15,7 @@ pub(super) const COLUMNS: [Column; 14] = [
     column("LCK", "lock", Unit::Share, "it waits for a lock, or a range of an object"),
     column("TXG", "txg", Unit::Share, "it waits for room in a transaction group, or for the end of one"),
     column("LOG", "log", Unit::Share, "another thread writes the intent log for it"),
-    column("READ", "read", Unit::Share, "a device reads"),
+    column("READ", "read", Unit::Share, "a device reads; SYS has the kernel's part of that, too"),
     column("WRITE", "write", Unit::Share, "a device writes"),
     column("FLUSH", "flush", Unit::Share, "a device makes writes durable"),
     column(

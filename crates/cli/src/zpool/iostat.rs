@@ -442,7 +442,8 @@ fn queues(cx: &mut Cx, row: &columns::Row, io: &IoStat) {
 fn average(histogram: &[u64]) -> u64 {
     let mut sum = (0u128, 0u128);
     for (i, n) in histogram.iter().enumerate() {
-        let middle = (1u128 << i) + (1u128 << i) / 2;
+        // Operations of the foreground wait for nothing.
+        let middle = if i == 0 { 0 } else { (1u128 << i) + (1u128 << i) / 2 };
         sum = (sum.0 + u128::from(*n) * middle, sum.1 + u128::from(*n));
     }
     sum.0.checked_div(sum.1).and_then(|a| u64::try_from(a).ok()).unwrap_or(0)

@@ -139,12 +139,10 @@ fn what_is_under_way() {
     let of = |column: &str| rows.iter().map(|row| number(row, column)).sum::<u64>();
     // The share of the time since the start, in hundredths of a percent.
     assert!(of("write") + of("flush") > 0, "{shown}");
-    let busy = ["user", "system", "latency", "lock", "txg", "log", "read", "write", "flush", "other", "idle"];
-    for row in rows {
-        let sum: u64 = busy.iter().map(|column| number(row, column)).sum();
-        // The kernel counts computing in hundredths of a second, so a sum can be a little larger.
-        assert!(sum >= 9_900, "{row}");
-    }
+    // The worker that synced waited for the device 1.4 s, and hardly computed.
+    let worker = |row: &&Value| number(row, "flush") + number(row, "write") > 1_000;
+    let worker = rows.iter().find(worker).unwrap_or_else(|| panic!("{shown}"));
+    assert!(text(worker, "thread").starts_with("fuse-tank-") && number(worker, "user") < 1_000, "{worker}");
 }
 
 /// Goal: while a command watches, it prints each operation once, as it ends, with its errno.

@@ -17,29 +17,11 @@ use ondisk::replay::{BACKUP_MAGIC, Begin, End, features, flags};
 use stream::Writer;
 
 use super::*;
+use crate::sink::Sink;
 use crate::terminal::Stdin;
 use console::{Clock, Out};
 
 mod packages;
-
-#[derive(Clone, Default)]
-struct Sink(Rc<RefCell<Vec<u8>>>);
-
-impl Sink {
-    fn text(&self) -> String {
-        String::from_utf8(self.0.take()).unwrap()
-    }
-}
-
-impl Write for Sink {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.borrow_mut().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
 
 /// A daemon with some datasets.
 #[derive(Default)]

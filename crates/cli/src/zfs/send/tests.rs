@@ -3,7 +3,6 @@
 #![allow(clippy::unwrap_used)]
 
 use std::cell::RefCell;
-use std::io::{self, Write};
 use std::rc::Rc;
 
 use api::files::Denied;
@@ -17,22 +16,10 @@ use ondisk::replay::{HeaderType, Record, features};
 use stream::Reader;
 
 use crate::cx::Cx;
+use crate::sink::Sink;
 use crate::terminal::Stdin;
 use crate::zfs::package::Package;
 use console::{Clock, Out};
-
-#[derive(Clone, Default)]
-struct Sink(Rc<RefCell<Vec<u8>>>);
-
-impl Write for Sink {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.borrow_mut().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
 
 /// A daemon with some datasets.
 struct Pools(Vec<Dataset>);
@@ -172,8 +159,8 @@ fn ran_of(datasets: Vec<Dataset>, line: &str) -> Ran {
     cx.keep = |_, _| Ok(Box::new(()));
     let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
     let code = crate::zfs::run(&mut cx, &words);
-    let err = String::from_utf8(err.0.take()).unwrap();
-    Ran { code, out: out.0.take(), err, asked: asked.take() }
+    let err = err.text();
+    Ran { code, out: out.bytes(), err, asked: asked.take() }
 }
 
 fn ran(line: &str) -> Ran {

@@ -1,13 +1,12 @@
 //! The lines of `print_scan_scrub_resilver_status` and `print_rebuild_status_impl`, in the wording
 //! of OpenZFS 2.3.2.
 
-use std::cell::RefCell;
-use std::io::{self, Write};
-use std::rc::Rc;
+use std::io;
 
 use api::Vdev;
 
 use super::*;
+use crate::sink::Sink;
 use crate::terminal::Secrets;
 use console::Clock;
 use console::Out;
@@ -16,19 +15,6 @@ use console::Out;
 const NOW: u64 = 1_795_300_000;
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
-
-#[derive(Clone, Default)]
-struct Sink(Rc<RefCell<Vec<u8>>>);
-
-impl Write for Sink {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.borrow_mut().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
 
 struct NoSecrets;
 
@@ -50,7 +36,7 @@ fn said(pool: &Pool) -> String {
     let sinks = (Out::new(Box::new(out.clone())), Out::new(Box::new(err)));
     let connect = Box::new(|| panic!("nobody is asked"));
     scan(&mut Cx::new(sinks.0, sinks.1, Clock::fixed(|| NOW), Box::new(NoSecrets), connect), pool);
-    String::from_utf8(out.0.take()).unwrap()
+    out.text()
 }
 
 fn of(stat: &ScanStat) -> String {

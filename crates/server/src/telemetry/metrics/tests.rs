@@ -19,7 +19,7 @@ fn disk(path: &str, stat: VdevStat) -> Vdev {
     Vdev { kind: "file".to_owned(), path: Some(path.to_owned()), stat, ..Vdev::default() }
 }
 
-/// Reads of callers, of which three took 1 to 2 µs, and a scrub, which read something in 4 to 8 µs.
+/// Reads of callers, of which three took 1 to 2 µs, and a scrub with a read of 4 to 8 µs.
 fn classes() -> Vec<ClassIo> {
     let powers = |power: usize, n: u64| {
         let mut all = vec![0; power + 1];
