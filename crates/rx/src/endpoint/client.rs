@@ -47,19 +47,28 @@ impl Connection {
         Ok(call)
     }
 
-    /// Makes a call and returns the whole reply.
+    /// Makes a call and returns the whole reply, of 16 MiB at most.
     ///
     /// # Errors
-    /// [`Error::Aborted`] with the server's code, [`Error::Dead`], [`Error::Deadline`].
+    /// [`Error::Aborted`] with the server's code, [`Error::Dead`], [`Error::Deadline`],
+    /// [`Error::TooLong`].
     pub fn call(&self, request: Vec<u8>, time: Duration) -> Result<Vec<u8>> {
+        self.call_up_to(REPLY, request, time)
+    }
+
+    /// [`Connection::call`] with another limit for the bytes of the reply.
+    ///
+    /// # Errors
+    /// Those of [`Connection::call`].
+    pub fn call_up_to(&self, limit: usize, request: Vec<u8>, time: Duration) -> Result<Vec<u8>> {
         let mut call = self.open(time)?;
         call.write_last(request)?;
-        finish(call)
+        finish(call, limit)
     }
 }
 
-fn finish(mut call: Call) -> Result<Vec<u8>> {
-    let reply = call.read_all(REPLY)?;
+fn finish(mut call: Call, limit: usize) -> Result<Vec<u8>> {
+    let reply = call.read_all(limit)?;
     call.finish(false);
     Ok(reply)
 }
@@ -88,5 +97,5 @@ pub fn call_all<'a>(
         Ok(call)
     };
     let calls: Vec<Result<Call>> = connections.into_iter().map(begin).collect();
-    calls.into_iter().map(|call| call.and_then(finish)).collect()
+    calls.into_iter().map(|call| call.and_then(|call| finish(call, REPLY))).collect()
 }
