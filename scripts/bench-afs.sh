@@ -17,7 +17,7 @@
 #   release-nothing  `vos release` of 1,000 unchanged volumes with two sites (about 30 minutes)
 #   large            restore, dump, backup and remove of a volume of 20,000 files of 4 KiB and one of 256 MiB
 #                    (about 5 minutes; a million files: --files 1000000 --size 0 --big 0, about an hour)
-#   many             `volumes` with 10,000 and 100,000 volumes (about an hour; our image grows to 8 GiB, and the
+#   many             `volumes` with 10,000 and 100,000 volumes (about 10 minutes; our image grows to 8 GiB, and the
 #                    peer's files to 3 GB. BENCH_SCRATCH names a folder on a disk if memory is too small)
 #   attach           lock waits while three partitions of 100,000 and of 500,000 names are attached at once (2 minutes)
 # For example: make bench-afs BENCH_ARGS="--record release"
@@ -221,7 +221,7 @@ large() {
 }
 many() {
   program=$(example afs_verbs)
-  volumes_load many verbs.py --program "$program" --keys "$keys" --page afs-many.md --times 3 \
+  volumes_load many verbs.py --program "$program" --keys "$keys" --page afs-many.md --times 20 --list-times 3 \
     --volumes "${volumes:-10000,100000}"
 }
 attach() {

@@ -42,6 +42,7 @@ def main():
     parser = bench.arguments("--program", "--keys")
     parser.add_argument("--volumes", default="0,1000,4000")
     parser.add_argument("--times", type=int, default=10, help="how many of each verb a round measures")
+    parser.add_argument("--list-times", type=int, help="the same of the lists (--times)")
     parser.add_argument("--page", choices=PAGES, default="afs-volumes.md")
     args = parser.parse_args()
     found, there = {}, 0
@@ -54,7 +55,7 @@ def main():
             for server in args.server:
                 times = run(args, server.address, "rounds", COME, args.times)
                 if volumes:
-                    times |= run(args, server.address, "list", COME, args.times)
+                    times |= run(args, server.address, "list", COME, args.list_times or args.times)
                 for verb, time in times.items():
                     found.setdefault((verb, volumes), {}).setdefault(server.name, []).append(time)
     columns = ["Verb", "Volumes", "Ours, ms", "Lowest", "Highest", "Peer, ms", "Goal", "Met"]
@@ -67,7 +68,8 @@ def main():
                 met = None if goal is None else "yes" if ours <= goal else "no"
                 rows.append([title, volumes, ours, min(of["ours"]), max(of["ours"]), peer, goal, met])
     about = bench.about(args.command, "davolserver",
-                        f"medians of {args.rounds}, in turns; each is a median of {args.times}")
+                        f"medians of {args.rounds}, in turns; each is a median of {args.times}"
+                        + (f", of the lists {args.list_times}" if args.list_times else ""))
     bench.publish([args.out, args.record], args.page, PAGES[args.page], about, {"verbs": (columns, rows)},
                   bench.verdict(rows, args.command))
 
