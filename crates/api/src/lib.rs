@@ -67,6 +67,7 @@ pub mod streams;
 #[cfg(test)]
 mod tests;
 mod top;
+mod trace;
 mod work;
 
 pub use afs::{
@@ -113,6 +114,9 @@ pub use streams::{ReceiveRequest, RedactRequest, SendRequest};
 pub use top::{
     TOP_MAX, Top, TopAttach, TopCall, TopClass, TopClient, TopDataset, TopLock, TopOp, TopPool, TopPromise,
     TopQuery, TopThread, TopTimes, TopView, TopVolume, process_id,
+};
+pub use trace::{
+    TraceColumn, TraceCondition, TraceEvent, TraceGroup, TraceKept, TraceQuery, TraceUnit, Traced,
 };
 pub use work::{
     AllUnderWay, SLOW_MAX, SlowOp, SlowOps, SlowQuery, Subject, TXGS_MAX, TxgRecord, Txgs, UnderWay, Waited,

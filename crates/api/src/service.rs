@@ -10,7 +10,8 @@ use super::{
     HistoryPage, Hold, ImportOutcome, ImportRequest, InjectRequest, Injected, Kstat, LoadKeyRequest,
     LogStats, Mount, MountProgress, MountReport, MountRequest, ObjectPath, OfferRequest, Offered, Pool,
     PoolChange, PoolQuery, Reason, RedactRequest, ScanRequest, SendRequest, Settings, SlowOps, SlowQuery,
-    SpaceClass, SpaceEntry, SplParameter, Top, TopQuery, Tunable, Txgs, UnmountRequest, WithdrawRequest,
+    SpaceClass, SpaceEntry, SplParameter, Top, TopQuery, TraceQuery, Traced, Tunable, Txgs, UnmountRequest,
+    WithdrawRequest,
 };
 
 /// A reply's body.
@@ -463,6 +464,13 @@ methods! {
     /// Slow operations of users, and where their time went. Paths are left out if finding them
     /// takes long.
     slow(query: SlowQuery => &SlowQuery) -> SlowOps;
+    /// Begins, reads or ends a session that counts or keeps events. Paths are left out if finding
+    /// them takes long.
+    ///
+    /// # Errors
+    /// * [`Reason::BadValue`]: there is no such event, field, value or session, or there are too
+    ///   many sessions.
+    trace(query: TraceQuery => &TraceQuery) -> Traced;
     /// The newest transaction groups of a pool, or of all: as many as `zfs_txg_history`
     /// says, at most [`TXGS_MAX`](crate::TXGS_MAX) of each.
     ///

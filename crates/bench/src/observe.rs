@@ -14,10 +14,12 @@
 use crate::images::{Geometry, Images, POOL};
 use crate::making::pattern;
 use crate::measure::{here, median, round};
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use fuse::tree::Statfs;
 use fuse::{Detach, Mount, Workers};
+use observe::event::{self, OP_DONE, ZilCommit};
 use observe::ops::{Ended, Frontend, Op, OpTable};
+use observe::trace::{self, Buckets, Plan, Source, begin};
 use observe::work::{self, Job, Kind, Wait};
 use poolhouse::Pool;
 use poolhouse::dsl::ops::create::Create;
@@ -210,8 +212,9 @@ fn piece(stand: &Stand, piece: &Piece, groups: usize) -> Result<Value> {
 }
 
 /// Nanoseconds that one count takes, that a job takes around an operation without a wait, and that
-/// one wait takes, by so many threads at once.
-fn single_ns(threads: usize) -> Value {
+/// one wait takes, by so many threads at once. Also what an event takes that nothing reads, and how
+/// much more a count takes with a session of `poolhouse trace` that takes all.
+fn single_ns(threads: usize) -> Result<Value> {
     let table = Arc::new(OpTable::default());
     let of = table.dataset((1, 1));
     let count = || {
@@ -221,12 +224,33 @@ fn single_ns(threads: usize) -> Value {
     let (kind, began) = (Kind::Request(Frontend::Fuse, Op::Read), Instant::now());
     let job = || drop(work::begin(Job { kind, place: 1, node: 1, pid: 1, uid: 1, began }));
     let wait = || drop(work::wait(Wait::Read, 1));
-    json!({
+    let event = || event::zil_commit(|| ZilCommit { ns: 1 });
+    let alone = each_ns(threads, count);
+    let session = begin(plan()).map_err(|why| anyhow!("no session: {why}"))?;
+    let before = trace::COST.get();
+    trace::COST.set(1000);
+    let traced = each_ns(threads, || {
+        let _running = work::begin(Job { kind, place: 1, node: 1, pid: std::process::id(), uid: 1, began });
+        count();
+    });
+    trace::COST.set(before);
+    session.end();
+    let job = each_ns(threads, job);
+    Ok(json!({
         "threads": threads,
-        "count_ns": round(each_ns(threads, count)),
-        "job_ns": round(each_ns(threads, job)),
+        "count_ns": round(alone),
+        "job_ns": round(job),
         "wait_ns": round(each_ns(threads, wait)),
-    })
+        "event_ns": round(each_ns(threads, event)),
+        "session_ns": round(traced - alone - job),
+    }))
+}
+
+/// A session that counts operations by process, operation and errno.
+fn plan() -> Plan {
+    let keys = ["process", "op", "errno"].iter().filter_map(|name| Source::named(&OP_DONE, name)).collect();
+    let (conditions, sums, buckets) = (Vec::new(), Vec::new(), Buckets::None);
+    Plan { event: &OP_DONE, conditions, keys, measure: None, buckets, sums, is_raw: false }
 }
 
 /// Nanoseconds that this takes, by so many threads at once.
@@ -252,7 +276,7 @@ pub fn run(scratch: &Path, groups: usize) -> Result<Value> {
     let stand = Stand::new(scratch)?;
     let works = PIECES.iter().map(|of| piece(&stand, of, groups)).collect::<Result<Vec<_>>>()?;
     stand.end()?;
-    Ok(json!({ "groups": groups, "works": works, "single": [single_ns(1), single_ns(2)] }))
+    Ok(json!({ "groups": groups, "works": works, "single": [single_ns(1)?, single_ns(2)?] }))
 }
 
 #[cfg(test)]

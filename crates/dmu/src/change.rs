@@ -5,11 +5,13 @@ use crate::live::header::Header;
 use crate::live::node::LiveDnode;
 use crate::{DN_MAX_OBJECT, Dnode, Error, Objset, Result, Tx};
 use device::Block;
+use observe::event::{self, FreeRange};
 use ondisk::blkptr::Body;
 use ondisk::dnode::DNODE_BLOCK_SIZE;
 use ondisk::objset::{ObjsetFlags, ObjsetPhys};
 use ondisk::{BlkId, Blkptr, ChecksumKind, CompressKind, DmuType, Level, ObjNum, SPA_MAXBLOCKSIZE, Txg};
 use std::sync::Arc;
+use std::time::Instant;
 
 /// The properties of a new object (`dmu_object_alloc_dnsize`).
 #[derive(Debug, Clone)]
@@ -457,13 +459,21 @@ impl Dnode {
             return Ok(());
         }
         let until = if to_end { u64::MAX } else { behind - 1 };
+        let since = Instant::now();
         live.check_above(BlkId(first), BlkId(until), self.options())?;
         live.change(tx, |d| {
             d.free(BlkId(first), BlkId(until));
             if let Some(h) = d.header.as_mut().filter(|h| until >= h.maxblkid.0) {
                 h.maxblkid = BlkId(first.saturating_sub(1));
             }
-        })
+        })?;
+        event::free_range(|| FreeRange {
+            object: self.object().0,
+            first,
+            blocks: until.min(last.0).saturating_sub(first).saturating_add(1),
+            ns: u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX),
+        });
+        Ok(())
     }
 
     /// Sets the bonus and its type (`dmu_set_bonus`, `dmu_set_bonustype`).

@@ -19,12 +19,14 @@ mod named;
 
 mod codes;
 mod counter;
+pub mod event;
 mod histogram;
 mod latency;
 mod lock;
 mod op;
 pub mod ops;
 pub mod slow;
+pub mod trace;
 mod tunable;
 pub mod work;
 

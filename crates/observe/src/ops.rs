@@ -14,14 +14,16 @@
 //! # Locks
 //! A lock is taken at the first operation of a front end on a dataset, and for a reading.
 
+use crate::event::{self, OpDone};
 use crate::op::nanos;
 use crate::slow::Slowest;
+use crate::work;
 use crate::{Codes, CodesSnapshot, Counter, Latency, LatencySnapshot};
 use parking_lot::Mutex;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU64, AtomicUsize};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 pub use crate::op::{Class, Ended, Frontend, Op};
 
@@ -40,6 +42,15 @@ static NEXT: AtomicU64 = AtomicU64::new(1);
 /// before.
 pub fn next_number() -> u64 {
     NEXT.load(Relaxed)
+}
+
+/// All counters of datasets, by their numbers.
+static ALL: Mutex<BTreeMap<u64, Weak<DatasetOps>>> = Mutex::new(BTreeMap::new());
+
+/// The name of the dataset whose counters have this number, while they exist.
+pub(crate) fn name_of(number: u64) -> Option<String> {
+    let found = ALL.lock().get(&number).and_then(Weak::upgrade);
+    found.map(|ops| ops.name())
 }
 
 /// Operations of one kind on a dataset, through one front end.
@@ -92,10 +103,13 @@ pub struct DatasetOps {
 }
 
 impl DatasetOps {
-    fn new(name: String) -> Self {
+    fn new(name: String) -> Arc<Self> {
         let number = NEXT.fetch_add(1, Relaxed);
         let ops = [const { [const { OnceLock::new() }; Op::ALL.len()] }; Frontend::ALL.len()];
-        Self { number, name: Mutex::new(name), last: AtomicU64::new(0), uses: AtomicUsize::new(0), ops }
+        let (last, uses) = (AtomicU64::new(0), AtomicUsize::new(0));
+        let new = Arc::new(Self { number, name: Mutex::new(name), last, uses, ops });
+        ALL.lock().insert(number, Arc::downgrade(&new));
+        new
     }
 
     /// The number of these counters. A dataset that was not used for long can get new ones.
@@ -140,6 +154,12 @@ impl DatasetOps {
     }
 }
 
+impl Drop for DatasetOps {
+    fn drop(&mut self) {
+        ALL.lock().remove(&self.number);
+    }
+}
+
 /// What identifies a dataset of a pool for good: its object number, and the transaction group that
 /// created it.
 pub type DatasetKey = (u64, u64);
@@ -180,7 +200,7 @@ pub struct OpTable {
 
 impl Default for OpTable {
     fn default() -> Self {
-        let crowd = Arc::new(DatasetOps::new(String::new()));
+        let crowd = DatasetOps::new(String::new());
         let datasets = Datasets { kept: HashMap::new(), gone: Vec::new(), crowd };
         let slowest = Slowest::default();
         Self { number: NEXT.fetch_add(1, Relaxed), datasets: Mutex::new(datasets), slowest }
@@ -229,7 +249,7 @@ impl OpTable {
         if datasets.kept.len() >= KEPT && !datasets.kept.contains_key(&key) && !datasets.make_room() {
             return None;
         }
-        let ops = datasets.kept.entry(key).or_insert_with(|| Arc::new(DatasetOps::new(String::new())));
+        let ops = datasets.kept.entry(key).or_insert_with(|| DatasetOps::new(String::new()));
         ops.uses.fetch_add(1, Relaxed);
         Some(Arc::clone(ops))
     }
@@ -254,10 +274,16 @@ pub struct DatasetUse {
 impl DatasetUse {
     /// Counts an operation. `name` returns the present name of the dataset.
     pub fn count(&self, frontend: Frontend, ended: &Ended, name: impl Fn() -> String) {
-        match self.ops.get().or_else(|| self.begin(&name)) {
-            Some(ops) => ops.count(frontend, ended),
-            None => self.table.crowd().count(frontend, ended),
-        }
+        let crowd;
+        let ops = match self.ops.get().or_else(|| self.begin(&name)) {
+            Some(ops) => ops,
+            None => {
+                crowd = self.table.crowd();
+                &crowd
+            }
+        };
+        ops.count(frontend, ended);
+        event::op_done(|| done(frontend, ended, ops.number));
         self.table.slowest.see(frontend, ended, nanos(ended.took), ended.at() / MINUTE_NS, name);
     }
 
@@ -287,6 +313,14 @@ impl DatasetUse {
             *known = name();
         }
     }
+}
+
+/// The event of an operation that has ended.
+fn done(frontend: Frontend, ended: &Ended, dataset: u64) -> OpDone {
+    let (pid, uid) = work::job().map_or((0, 0), |job| (job.pid.into(), job.uid.into()));
+    let errno = ended.failed.map_or(0, |code| code.unsigned_abs().into());
+    let (op, ns) = (ended.op as u64, nanos(ended.took));
+    OpDone { frontend: frontend as u64, op, errno, bytes: ended.bytes, ns, dataset, pid, uid }
 }
 
 impl Drop for DatasetUse {

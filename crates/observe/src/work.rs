@@ -29,6 +29,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, fence};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
+use crate::event::{self, WaitDone};
 use crate::op::{Frontend, Op, nanos};
 
 named! {
@@ -101,14 +102,14 @@ pub enum Kind {
 
 impl Kind {
     /// Not 0.
-    fn code(self) -> u64 {
+    pub(crate) fn code(self) -> u64 {
         match self {
             Self::Task(task) => 1 + task as u64,
             Self::Request(frontend, op) => 1 << 16 | (frontend as u64) << 8 | op as u64,
         }
     }
 
-    fn of_code(code: u64) -> Option<Self> {
+    pub(crate) fn of_code(code: u64) -> Option<Self> {
         let byte = |at: u64| usize::from((code >> at) as u8);
         match code >> 16 {
             0 => Task::ALL.get((code as usize).checked_sub(1)?).map(|task| Self::Task(*task)),
@@ -222,7 +223,7 @@ fn epoch() -> Instant {
 }
 
 /// Nanoseconds from the epoch until this time; at least 1.
-fn stamp(at: Instant) -> u64 {
+pub(crate) fn stamp(at: Instant) -> u64 {
     nanos(at.saturating_duration_since(epoch())).saturating_add(1)
 }
 
@@ -405,6 +406,16 @@ pub fn current() -> Option<(Job, Spent)> {
     MINE.try_with(|mine| mine.job.get().map(|job| (job, mine.spent()))).ok().flatten()
 }
 
+/// The job of this thread.
+pub(crate) fn job() -> Option<Job> {
+    MINE.try_with(|mine| mine.job.get()).ok().flatten()
+}
+
+/// The number of this thread in the system; 0: it ends.
+pub(crate) fn tid() -> u32 {
+    MINE.try_with(|mine| mine.slot.tid).unwrap_or(0)
+}
+
 /// A wait of this thread, until this is dropped.
 #[derive(Debug)]
 pub struct Waiting {
@@ -434,11 +445,14 @@ pub fn wait_since(wait: Wait, what: u64, at: Instant) -> Waiting {
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        let _ = MINE.try_with(|mine| {
-            if let Some((ended, ns)) = mine.leave(self.outer) {
-                mine.add(ended.wait, ended.what, ns);
-            }
+        let ended = MINE.try_with(|mine| {
+            let (ended, ns) = mine.leave(self.outer)?;
+            mine.add(ended.wait, ended.what, ns);
+            Some((ended, ns))
         });
+        if let Ok(Some((ended, ns))) = ended {
+            event::wait_done(|| WaitDone { wait: ended.wait as u64, what: ended.what, ns });
+        }
     }
 }
 

@@ -25,7 +25,7 @@ use api::{
     Injected, Kstat, LoadKeyRequest, LogStats, Mount, MountProgress, MountReport, MountRequest, ObjectPath,
     OfferRequest, Offered, Pool, PoolChange, PoolQuery, Reason, ReceiveRequest, RedactRequest, Requests,
     ScanRequest, SendRequest, Service, Settings, SlowOps, SlowQuery, SpaceClass, SpaceEntry, SplParameter,
-    Top, TopQuery, Tunable, Txgs, UnmountRequest, WithdrawRequest,
+    Top, TopQuery, TraceQuery, Traced, Tunable, Txgs, UnmountRequest, WithdrawRequest,
 };
 use device::Layer;
 use ondisk::{Guid, ObjNum};
@@ -474,6 +474,10 @@ impl Service for LocalService {
 
     fn txgs(&self, _: &Caller, pool: &Option<String>) -> Result<Txgs, Error> {
         txgs::txgs(&self.pools, pool.as_deref())
+    }
+
+    fn trace(&self, caller: &Caller, query: &TraceQuery) -> Result<Traced, Error> {
+        crate::telemetry::trace::trace(caller, &self.pools, query, &self.paths)
     }
 
     fn slow(&self, caller: &Caller, query: &SlowQuery) -> Result<SlowOps, Error> {

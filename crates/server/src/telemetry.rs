@@ -9,6 +9,7 @@ pub mod metrics;
 mod ops;
 pub(crate) mod spl;
 pub(crate) mod top;
+pub(crate) mod trace;
 pub mod tree;
 pub(crate) mod tunables;
 pub(crate) mod txgs;

@@ -64,20 +64,21 @@ pub(crate) struct Begun<'a> {
     of: &'a Underway,
     id: u64,
     at: Instant,
-    _waiting: Waiting,
+    _waiting: Option<Waiting>,
 }
 
 impl Underway {
-    /// Enters an operation on the leaf with this guid, for which this thread waits.
+    /// Enters an operation on the leaf with this guid, for which this thread waits. For a flush it
+    /// waits already: another thread may do it.
     pub(crate) fn begin(&self, leaf: Guid, op: Op, offset: u64, size: u64) -> Begun<'_> {
         let at = Instant::now();
         let wait = match op {
-            Op::Write => Wait::Write,
-            Op::Flush => Wait::Flush,
-            Op::Trim => Wait::Discard,
-            Op::Read | Op::Open => Wait::Read,
+            Op::Write => Some(Wait::Write),
+            Op::Flush => None,
+            Op::Trim => Some(Wait::Discard),
+            Op::Read | Op::Open => Some(Wait::Read),
         };
-        let waiting = work::wait_since(wait, leaf.0, at);
+        let waiting = wait.map(|wait| work::wait_since(wait, leaf.0, at));
         let list = &mut *self.0.lock();
         list.last += 1;
         list.all.push(One { id: list.last, at, op, offset, size, told: None });

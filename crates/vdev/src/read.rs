@@ -10,7 +10,7 @@ use crate::hung::nanos;
 use crate::inject::{self, On, Wrong};
 use crate::report::Trouble;
 use crate::request::Request;
-use crate::stats::IoType;
+use crate::stats::{Io, IoType};
 use crate::tree::{Layout, NodeId, Tree, device_offset};
 
 /// Reads within this many bytes go to the same child of a mirror, if the children are otherwise
@@ -162,6 +162,11 @@ impl Tree {
                 class.begin(part.len() as u64, joined, turn);
                 let (took, read) = self.read_part(leaf, &**device, offset + done as u64, part);
                 class.end(nanos(took), read.is_ok().then_some(part.len() as u64), turn);
+                let failed = read.as_ref().err().and_then(Unread::cause);
+                let (device, bytes) = (node.guid, part.len() as u64);
+                let (what, offset) =
+                    (Some((request.priority(), IoType::Read)), device_offset(offset + done as u64));
+                Io { device, what, offset, bytes, took, failed }.show();
                 read.map(|()| part.len())
             })?;
             if done == buf.len() {
@@ -208,4 +213,14 @@ pub(crate) enum Unread {
     NoDevice,
     /// The device failed.
     Device(DeviceError),
+}
+
+impl Unread {
+    /// How the device failed.
+    fn cause(&self) -> Option<&DeviceError> {
+        match self {
+            Self::NoDevice => None,
+            Self::Device(why) => Some(why),
+        }
+    }
 }

@@ -1,6 +1,7 @@
 //! Counters of a vdev.
 
 mod by_class;
+mod shown;
 
 use std::time::Instant;
 
@@ -8,6 +9,7 @@ use observe::Counter;
 
 pub use by_class::{ByClass, ClassSnapshot, IoType};
 pub(crate) use by_class::{ClassStats, Turn};
+pub(crate) use shown::Io;
 
 /// Time from which an operation counts as slow, in milliseconds (`zio_slow_io_ms`).
 pub static SLOW_MS: observe::Tunable = observe::Tunable::new(

@@ -84,6 +84,7 @@ use crate::{Groups, Result, Source, Stats};
 use chain::Chain;
 use dmu::{Objset, Tx};
 use fill::RECORD_MAX;
+use observe::event::{self, ZilCommit};
 use observe::{Mutex, Site};
 use ondisk::zil::{ClonedRange, RecordBody, TxKind, Write};
 use ondisk::{Blkptr, DmuType, DnodePhys, ObjNum, Txg};
@@ -421,7 +422,9 @@ impl Zilog {
         let since = Instant::now();
         self.counters.commit_count.inc();
         let done = self.commit_all(object, source);
-        self.counters.commit_ns.record(u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX));
+        let ns = u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.counters.commit_ns.record(ns);
+        event::zil_commit(|| ZilCommit { ns });
         done
     }
 

@@ -18,6 +18,7 @@ use crate::header::{GHOST_OVERHEAD, Header, State};
 use crate::l2::index::Name;
 use crate::tunables::ARC_EVICT_BATCH_LIMIT;
 use device::Block;
+use observe::event::{self, ArcEvict};
 use parking_lot::MutexGuard;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -142,7 +143,9 @@ impl Inner {
         } else {
             &evicted.l2_ineligible
         };
-        of.add(header.key.lsize() as u64);
+        let bytes = header.key.lsize() as u64;
+        of.add(bytes);
+        event::arc_evict(|| ArcEvict { bytes });
     }
 
     pub(super) fn lock(&self, header: &Header) -> MutexGuard<'_, Bucket> {

@@ -54,6 +54,7 @@ mod slow;
 mod split;
 mod suite;
 mod suite_pools;
+mod traced;
 mod transcripts;
 mod users;
 mod volumes;

@@ -42,6 +42,12 @@ const ERRNOS: [(Errno, &str); 36] = [
     (Errno::DQUOT, "EDQUOT"),
 ];
 
+/// The code of an errno, from its name or its number. 0 is no failure.
+pub(super) fn errno_of(word: &str) -> Option<u64> {
+    let named = ERRNOS.iter().find(|(_, name)| *name == word).map(|(errno, _)| errno.raw_os_error());
+    named.map_or_else(|| word.parse().ok(), |code| u64::try_from(code).ok())
+}
+
 /// The name of an errno, or its number.
 pub(super) fn errno_name(code: i32) -> String {
     let known = ERRNOS.iter().find(|(errno, _)| errno.raw_os_error() == code);

@@ -48,7 +48,7 @@ const GIVEN: [&Parameter; 11] = [
 
 /// All statics that steer something, in no particular order.
 fn statics() -> impl Iterator<Item = &'static Tunable> {
-    poolhouse::tunables::all().chain([&MOUNT_TP_NTHR, &AFS_SEND_BLOCKS])
+    poolhouse::tunables::all().chain([&MOUNT_TP_NTHR, &AFS_SEND_BLOCKS, &observe::trace::COST])
 }
 
 fn refused(name: &str, error: &OutOfRange) -> Error {

@@ -32,7 +32,7 @@ const NEW: Duration = Duration::from_secs(2);
 /// The number of the file system's clock ticks in a second (`USER_HZ`).
 const TICKS: u64 = 100;
 
-fn ns(time: Duration) -> u64 {
+pub(super) fn ns(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
@@ -77,7 +77,7 @@ pub(super) fn by_kind(waits: &[u64]) -> Vec<(String, u64)> {
 }
 
 /// A node of a [`work::Place`].
-type Node = (u64, u64);
+pub(super) type Node = (u64, u64);
 
 /// Whether a thread looks for paths.
 #[derive(Debug, Clone, Default)]
@@ -94,7 +94,7 @@ impl Drop for Search {
 
 impl Paths {
     /// The paths of nodes, those that are found in time.
-    fn of(&self, nodes: HashSet<Node>) -> HashMap<Node, String> {
+    pub(super) fn of(&self, nodes: HashSet<Node>) -> HashMap<Node, String> {
         let mut found = HashMap::new();
         if nodes.is_empty() || self.0.swap(true, Ordering::Acquire) {
             return found;

@@ -5,6 +5,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use observe::event::{self, TxgSynced};
 use observe::work::{Job, Spent};
 use observe::{Tunable, Unit};
 use ondisk::Txg;
@@ -131,6 +132,16 @@ impl History {
         self.enter(txg, Stage::Committed);
         if let Some(group) = self.find(txg) {
             (group.dirty, group.moved, group.spent) = (dirty, moved, spent);
+            let ns = |stage: Stage| {
+                let took = group.took[stage as usize % 4];
+                u64::try_from(took.as_nanos()).unwrap_or(u64::MAX)
+            };
+            event::txg_synced(|| TxgSynced {
+                txg: txg.0,
+                dirty,
+                open_ns: ns(Stage::Open),
+                ns: ns(Stage::Syncing),
+            });
         }
     }
 

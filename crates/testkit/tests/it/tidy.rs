@@ -57,11 +57,12 @@ const UNSAFE_ALLOWED: [&str; 2] = ["device", "codec"];
 ///
 /// What a caller passes on travels as an argument. The last two entries are exceptions, and
 /// `observe::work`, where nothing depends on it.
-const THREAD_LOCAL: [&str; 9] = [
+const THREAD_LOCAL: [&str; 10] = [
     "crates/codec/src/compress/gzip.rs",
     "crates/codec/src/compress/lz4.rs",
     "crates/codec/src/compress/zstd.rs",
     "crates/observe/src/counter.rs",
+    "crates/observe/src/trace.rs",
     "crates/observe/src/work.rs",
     "crates/sim/src/open.rs",
     "crates/zio/src/write/prepare.rs",

@@ -9,6 +9,7 @@ use ondisk::{Guid, Txg, VdevId};
 
 use crate::inject::{self, On, Wrong};
 use crate::report::Trouble;
+use crate::stats::Io;
 use crate::tree::{Layout, NodeId, Tree};
 use crate::write::shared_flush::FlushOutcome;
 
@@ -109,7 +110,9 @@ impl Tree {
             .precedence
             .run(|| flushed(self.root_guid(), node.guid, device))
             .and_then(|()| if node.lost_writes.load(Relaxed) { Err(lost()) } else { Ok(()) });
+        let (took, failed) = (begun.took(), done.as_ref().err());
         drop(begun);
+        Io { device: node.guid, what: None, offset: 0, bytes: 0, took, failed }.show();
         let Err(source) = done else { return FlushOutcome::Durable };
         node.stats.write_errors.inc();
         self.failed(id, Trouble::Flush, None, Some(&source));

@@ -11,8 +11,8 @@ use super::{Laid, PADDING, Piece, Refused};
 use crate::hung::nanos;
 use crate::inject::{self, On, Wrong};
 use crate::report::Trouble;
-use crate::request::Request;
-use crate::stats::{ClassStats, IoType, Turn};
+use crate::request::{Priority, Request};
+use crate::stats::{ClassStats, Io, IoType, Turn};
 use crate::tree::{Layout, NodeId, Tree, device_offset};
 
 /// Most bytes in a run (`zfs_vdev_aggregation_limit`).
@@ -165,7 +165,8 @@ impl Tree {
         if request.is_paced() {
             class.wait();
         }
-        let write = |turn| self.write_now(leaf, &**device, offset, bufs, (class, turn));
+        let of = |turn| (request.priority(), class, turn);
+        let write = |turn| self.write_now(leaf, &**device, offset, bufs, of(turn));
         node.precedence.run_part(request.pace(), 0, write)
     }
 
@@ -175,7 +176,7 @@ impl Tree {
         device: &dyn Device,
         offset: u64,
         bufs: &[&[u8]],
-        (class, turn): (&ClassStats, Turn),
+        (priority, class, turn): (Priority, &ClassStats, Turn),
     ) -> Result<(), Arc<DeviceError>> {
         let node = self.node(leaf);
         let at = device_offset(offset);
@@ -194,6 +195,8 @@ impl Tree {
         node.in_flight.fetch_sub(1, Relaxed);
         node.last_end.store(at.saturating_add(len as u64), Relaxed);
         class.end(nanos(took), done.is_ok().then_some(len as u64), turn);
+        let (what, failed) = (Some((priority, IoType::Write)), done.as_ref().err());
+        Io { device: node.guid, what, offset: at, bytes: len as u64, took, failed }.show();
         if let Err(why) = &done {
             node.stats.write_errors.inc();
             self.failed(leaf, Trouble::Write, Some((at, len as u64)), Some(why));

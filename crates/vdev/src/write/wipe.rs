@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
 
 use device::{Device, DeviceError, Op};
 use observe::work::{self, Wait};
@@ -10,7 +11,7 @@ use ondisk::label::{LABEL_START_SIZE, LABELS, label_offset};
 
 use crate::inject::{self, On, Wrong};
 use crate::request::{Priority, Request};
-use crate::stats::IoType;
+use crate::stats::{Io, IoType};
 use crate::tree::{Layout, NodeId, Tree, device_offset};
 
 /// Why free space of a device was not written or discarded.
@@ -105,7 +106,11 @@ impl Tree {
         };
         let by_class = &self.node(id).stats.by_class;
         let _waiting = work::wait(Wait::Discard, leaf.0);
-        by_class.count((Priority::Trim, IoType::Trim), len, false, discard).map_err(|source| {
+        let (what, began) = ((Priority::Trim, IoType::Trim), Instant::now());
+        let done = by_class.count(what, len, false, discard);
+        let (took, failed) = (began.elapsed(), done.as_ref().err());
+        Io { device: leaf, what: Some(what), offset: at, bytes: len, took, failed }.show();
+        done.map_err(|source| {
             self.suspect(id);
             WipeError::Device { guid: leaf, source: Arc::new(source) }
         })

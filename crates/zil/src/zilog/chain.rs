@@ -2,6 +2,7 @@
 
 use super::waiting::Waiting;
 use crate::tunables::{COMMIT_TIMEOUT_PCT, MAXBLOCKSIZE};
+use observe::event::{self, ZilWrite};
 use ondisk::{Blkptr, Txg};
 use parking_lot::MutexGuard;
 use std::collections::VecDeque;
@@ -164,6 +165,10 @@ impl Chain {
         if let Some(flight) = self.flights.iter_mut().find(|f| f.id == id) {
             flight.landed = Some(well);
             let took = now.saturating_duration_since(flight.since);
+            event::zil_write(|| ZilWrite {
+                blocks: seqs.clone().count() as u64,
+                ns: u64::try_from(took.as_nanos()).unwrap_or(u64::MAX),
+            });
             // A failed write may have taken no time at all.
             if well {
                 self.latency = (self.latency * 7 + took) / 8;
