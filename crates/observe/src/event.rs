@@ -10,7 +10,7 @@
 //! Without a reader an event costs two loads of variables that do not change.
 //!
 //! The names of events and the order of their fields are an interface: scripts use them. A field
-//! that is no longer known stays, as 0. docs/reference/probes.md lists them, and a test compares
+//! that is no longer known stays, as 0. `bpftrace` shows the first six alone. docs/reference/probes.md lists them, and a test compares
 //! that page with the probes of the program.
 //!
 //! # See
@@ -166,8 +166,6 @@ pub const DEVICE_WORK: &[&str] = &["read", "write", "trim", "flush"];
 events! {
     "An operation of a user has ended."
     op_done OP_DONE OpDone {
-        /// The front end.
-        frontend Frontend,
         /// The operation.
         op Op,
         /// The errno with which it failed.
@@ -176,12 +174,14 @@ events! {
         bytes Bytes,
         /// How long it took.
         ns Time,
-        /// The number of the dataset's counters.
-        dataset Dataset,
         /// The thread that sent it; 0: unknown.
         pid Number,
         /// The user of that thread.
         uid Number,
+        /// The front end.
+        frontend Frontend,
+        /// The number of the dataset's counters.
+        dataset Dataset,
     }
     "A wait of a thread has ended."
     wait_done WAIT_DONE WaitDone {
@@ -200,14 +200,14 @@ events! {
         work Word DEVICE_WORK,
         /// The class of the I/O.
         class Word IO_CLASSES,
-        /// Where on the device.
-        offset Bytes,
         /// How many bytes.
         bytes Bytes,
         /// How long it took.
         ns Time,
         /// The errno with which it failed.
         errno Errno,
+        /// Where on the device.
+        offset Bytes,
     }
     "A commit to an intent log has ended: an fsync, or a write that had to be durable."
     zil_commit ZIL_COMMIT ZilCommit {

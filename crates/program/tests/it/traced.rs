@@ -218,42 +218,69 @@ fn reference() {
     }
 }
 
-/// Goal: `bpftrace` counts what the daemon counts.
-#[test]
-fn bpftrace() {
-    let Some(s) = Stand::new(&[]) else { return };
-    if !rustix::process::getuid().is_root() || Command::new("bpftrace").arg("--version").output().is_err() {
+/// Whether `bpftrace` can be used here; otherwise says why not.
+fn has_bpftrace() -> bool {
+    let has =
+        rustix::process::getuid().is_root() && Command::new("bpftrace").arg("--version").output().is_ok();
+    if !has {
         eprintln!("SKIPPED bpftrace: it needs root and the program bpftrace");
-        return;
     }
-    fs::create_dir_all(s.at("mnt/full/inner")).expect("directories");
-    let (ready, end) = (Op::Mkdir as usize, Op::Symlink as usize);
-    let script = format!(
-        "usdt:{PROGRAM}:poolhouse:op_done {{ @[arg1, arg2] = count(); \
-         if (arg1 == {ready}) {{ printf(\"ready\\n\"); }} if (arg1 == {end}) {{ exit(); }} }}"
-    );
+    has
+}
+
+/// Starts `bpftrace` on a daemon.
+fn bpftrace(stand: &Stand, words: &[&str]) -> Child {
     let mut command = Command::new("bpftrace");
-    command.args(["-B", "line", "-p", &s.daemon.child.id().to_string(), "-e", &script]);
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    command.args(["-B", "line", "-p", &stand.daemon.child.id().to_string()]).args(words);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts")
+}
+
+/// Does `work` until `bpftrace` has printed a line with this text. Returns its output from there on.
+/// `None`: it can't attach here.
+fn attached(
+    child: &mut Child,
+    text: &'static str,
+    mut work: impl FnMut(),
+) -> Option<(BufReader<std::process::ChildStdout>, String)> {
     let mut lines = BufReader::new(child.stdout.take().expect("a pipe"));
-    let (mut said, mut n) = (String::new(), 0);
     let seen = std::thread::spawn(move || {
-        // It ends at `ready`, or if bpftrace can't attach.
-        while lines.read_line(&mut said).expect("text") > 0 && !said.contains("ready") {}
+        let mut said = String::new();
+        while lines.read_line(&mut said).expect("text") > 0 && !said.contains(text) {}
         (lines, said)
     });
     while !seen.is_finished() {
-        fs::create_dir(s.at(&format!("mnt/n{n}"))).expect("a directory");
-        n += 1;
+        work();
         std::thread::yield_now();
     }
-    let (mut lines, mut said) = seen.join().expect("it reads");
-    if !said.contains("ready") {
-        let mut why = String::new();
-        child.stderr.take().expect("a pipe").read_to_string(&mut why).expect("text");
-        eprintln!("SKIPPED bpftrace: it can't attach here: {why}");
-        return;
+    let found = seen.join().expect("it reads");
+    if found.1.contains(text) {
+        return Some(found);
     }
+    let mut why = String::new();
+    child.stderr.take().expect("a pipe").read_to_string(&mut why).expect("text");
+    child.wait().expect("it ends");
+    assert!(!why.contains(": ERROR: "), "the script is wrong: {why}");
+    eprintln!("SKIPPED bpftrace: it can't attach here: {why}");
+    None
+}
+
+/// Goal: `bpftrace` counts what the daemon counts.
+#[test]
+fn counts_of_bpftrace() {
+    let Some(s) = Stand::new(&[]).filter(|_| has_bpftrace()) else { return };
+    fs::create_dir_all(s.at("mnt/full/inner")).expect("directories");
+    let (ready, end) = (Op::Mkdir as usize, Op::Symlink as usize);
+    let script = format!(
+        "usdt:{PROGRAM}:poolhouse:op_done {{ @[arg0, arg1] = count(); \
+         if (arg0 == {ready}) {{ printf(\"ready\\n\"); }} if (arg0 == {end}) {{ exit(); }} }}"
+    );
+    let mut child = bpftrace(&s, &["-e", &script]);
+    let mut n = 0;
+    let mut work = || {
+        n += 1;
+        fs::create_dir(s.at(&format!("mnt/n{n}"))).expect("a directory");
+    };
+    let Some((mut lines, mut said)) = attached(&mut child, "ready", &mut work) else { return };
     for _ in 0..57 {
         fs::remove_dir(s.at("mnt/full")).expect_err("it is not empty");
     }
@@ -261,4 +288,48 @@ fn bpftrace() {
     lines.read_to_string(&mut said).expect("text");
     child.wait().expect("it ends");
     assert!(said.contains(&format!("@[{}, 39]: 57\n", Op::Rmdir as usize)), "{said}");
+}
+
+/// Goal: the scripts run, and have the names of operations as they are.
+#[test]
+fn scripts_of_bpftrace() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bpf");
+    let mut scripts: Vec<_> =
+        fs::read_dir(&folder).expect("the folder").map(|entry| entry.expect("a file").path()).collect();
+    scripts.sort();
+    assert_eq!(scripts.len(), 6);
+    let names: Vec<String> =
+        Op::ALL.iter().enumerate().map(|(n, op)| format!("  @op[{n}] = \"{}\";\n", op.name())).collect();
+    for script in &scripts {
+        let text = fs::read_to_string(script).expect("text");
+        assert!(!text.contains("@op[") || text.contains(&names.concat()), "{}", script.display());
+        let name = script.file_name().expect("a name").to_string_lossy();
+        assert!(text.contains(&format!("* {name}: ")) && text.contains("Usage"), "{name} has no legend");
+    }
+    let Some(s) = Stand::new(&[]).filter(|_| has_bpftrace()) else { return };
+    // Each prints this once it works: a head, a name, or what it says at the start.
+    for (name, text) in [
+        ("phslower", "errno"),
+        ("phtop", "mkdir"),
+        ("phtxg", "0."),
+        ("phdist", "Ctrl-C"),
+        ("phlock", "Ctrl-C"),
+    ] {
+        let path = folder.join(format!("{name}.bt"));
+        let mut child = bpftrace(&s, &[path.to_str().expect("a path"), "0"]);
+        let mut n = 0;
+        let found = attached(&mut child, text, || {
+            n += 1;
+            fs::create_dir(s.at(&format!("mnt/{name}{n}"))).expect("a directory");
+            if n % 50 == 0 {
+                s.daemon.good("zpool sync tank");
+            }
+        });
+        if found.is_none() {
+            return;
+        }
+        rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::INT)
+            .expect("it runs");
+        child.wait().expect("it ends");
+    }
 }
