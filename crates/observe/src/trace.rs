@@ -99,6 +99,15 @@ struct Table {
     fits: HashMap<(usize, u64), bool>,
 }
 
+/// The tables of all threads.
+#[derive(Debug, Default)]
+struct Tables {
+    all: Vec<Arc<Mutex<Table>>>,
+    /// What threads have seen that have ended, and how much of it met the conditions.
+    seen: u64,
+    met: u64,
+}
+
 /// A session.
 #[derive(Debug)]
 pub struct Session {
@@ -110,7 +119,7 @@ pub struct Session {
     has_ended: AtomicBool,
     governor: Governor,
     names: Mutex<Names>,
-    tables: Mutex<Vec<Arc<Mutex<Table>>>>,
+    tables: Mutex<Tables>,
     groups: Mutex<Groups>,
     ring: Mutex<Ring>,
 }
@@ -219,9 +228,12 @@ impl Session {
         self.plan.event.sessions.fetch_sub(1, Relaxed);
         GENERATION.fetch_add(1, AcqRel);
         drop(list);
-        // Idle threads keep their tables until their next event.
-        let tables = std::mem::take(&mut *self.tables.lock());
+        // Idle threads keep the session until their next event, so it must hold nothing.
+        let tables = std::mem::take(&mut self.tables.lock().all);
         tables.iter().for_each(|table| *table.lock() = Table::default());
+        *self.groups.lock() = Groups::default();
+        *self.ring.lock() = Ring::default();
+        *self.names.lock() = Names::default();
     }
 
     /// What it has seen since its begin. With `anew`: what its groups counted since the reading
@@ -230,15 +242,25 @@ impl Session {
         let ns = nanos(self.began.elapsed());
         self.until.store(ns.saturating_add(nanos(PATIENCE)), Relaxed);
         let mut reading = Reading { ns, ..Reading::default() };
-        let tables = self.tables.lock().clone();
-        for table in tables {
-            let mut table = table.lock();
+        let mut tables = self.tables.lock();
+        (reading.seen, reading.met) = (tables.seen, tables.met);
+        let mut gone = (0, 0);
+        tables.all.retain(|shared| {
+            // Only its thread has another reference. Without one, nothing is added any more.
+            let has_ended = Arc::strong_count(shared) == 1;
+            let mut table = shared.lock();
             let mut new = std::mem::take(&mut table.groups);
-            reading.seen += table.seen;
-            reading.met += table.met;
+            let (seen, met) = (table.seen, table.met);
             drop(table);
             self.groups.lock().collect(&mut new);
-        }
+            (reading.seen, reading.met) = (reading.seen + seen, reading.met + met);
+            if has_ended {
+                gone = (gone.0 + seen, gone.1 + met);
+            }
+            !has_ended
+        });
+        (tables.seen, tables.met) = (tables.seen + gone.0, tables.met + gone.1);
+        drop(tables);
         let mut groups = self.groups.lock();
         reading.groups = match anew {
             true => std::mem::take(&mut *groups),
@@ -457,7 +479,7 @@ impl Local {
         for session in list.iter() {
             if self.sessions.iter().all(|(known, _)| known.number != session.number) {
                 let table = Arc::default();
-                session.tables.lock().push(Arc::clone(&table));
+                session.tables.lock().all.push(Arc::clone(&table));
                 self.sessions.push((Arc::clone(session), table));
             }
         }

@@ -76,7 +76,9 @@ fn counts_by_keys() {
     let reading = session.read(false);
     assert_eq!((counts(&reading), reading.met, reading.one_of), (expected.clone(), 2 * 7822, 1));
     assert!(reading.seen >= reading.met && !reading.is_sampled);
+    assert!(session.tables.lock().all.len() <= 1, "threads that ended leave no table");
     does(&of, Op::Rmdir, 10, 0, None);
+    assert_eq!(session.read(false).met, 2 * 7822 + 1);
     assert_eq!(counts(&session.read(true))[&[rmdir, 0, 0, 0]], 11, "counts go on");
     assert_eq!(counts(&session.read(true)), BTreeMap::new(), "and begin anew");
     session.end();
