@@ -25,11 +25,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use zil::{Groups, UseSaXattrs, Zilog};
 
+mod table;
+
+use table::Listed;
+
 /// The intent logs of a pool's open datasets.
 pub struct IntentLogs {
     core: Arc<PoolCore>,
     /// The logs, by dataset.
-    open: Mutex<BTreeMap<u64, Arc<Zilog>>>,
+    open: Listed,
     /// The txgs that contain the changes logged by closed logs.
     owed: Mutex<BTreeMap<u64, Txg>>,
     busy: Arc<Busy>,
@@ -72,7 +76,7 @@ impl Drop for LogHandle {
         // A log that can't be closed is left as after a crash, and must not be used again.
         if ready.and_then(|tx| self.log.close(&tx)).is_err() {
             self.log.give_up();
-            logs.open.lock().remove(&id);
+            logs.open.lock().remove(id);
         }
     }
 }
@@ -118,7 +122,7 @@ impl Groups for TxgGroups {
 
 impl IntentLogs {
     pub(crate) fn new(core: Arc<PoolCore>) -> IntentLogs {
-        IntentLogs { core, open: Mutex::default(), owed: Mutex::default(), busy: Arc::default() }
+        IntentLogs { core, open: Listed::new(), owed: Mutex::default(), busy: Arc::default() }
     }
 
     fn all(&self) -> Vec<Arc<Zilog>> {
@@ -134,7 +138,7 @@ impl IntentLogs {
 
     /// Whether syncs have nothing to do for all other logs. Some may have got work since.
     fn others_rest(&self, busy: &[(u64, Arc<Zilog>)]) -> bool {
-        let mut others = self.open.lock().clone();
+        let mut others: BTreeMap<u64, Arc<Zilog>> = BTreeMap::clone(&self.open.lock());
         busy.iter().for_each(|(id, _)| drop(others.remove(id)));
         others.iter().all(|(id, log)| log.rests() || self.busy.lock().contains(id))
     }
@@ -144,7 +148,7 @@ impl IntentLogs {
         // A new log of the dataset must not be noted as busy before this one is gone.
         let mut open = self.open.lock();
         let Some(unlogged) = log.leave() else { return false };
-        open.remove(&id);
+        open.remove(id);
         self.busy.lock().remove(&id);
         if unlogged > self.core.txgs().synced() {
             let mut owed = self.owed.lock();
@@ -162,7 +166,7 @@ impl IntentLogs {
         let mut open = self.open.lock();
         for (id, _) in busy {
             if open.get(&id).is_some_and(|log| log.is_gone()) {
-                open.remove(&id);
+                open.remove(id);
                 self.busy.lock().remove(&id);
             }
         }
@@ -252,6 +256,16 @@ impl IntentLogs {
     /// The counters of the open logs, by dataset object.
     pub fn stats(&self) -> Vec<(u64, zil::Stats)> {
         self.open.lock().iter().map(|(object, log)| (*object, log.stats())).collect()
+    }
+
+    /// The sum of the counters of all logs since the pool's import, also of closed ones.
+    pub fn sum(&self) -> zil::Stats {
+        self.open.lock().sum()
+    }
+
+    /// The same of all pools of this process, also of released ones.
+    pub fn sum_of_process() -> zil::Stats {
+        table::sum_of_process()
     }
 
     /// The counters of a dataset's log, by dataset object; `None` if no log is open.

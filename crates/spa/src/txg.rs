@@ -68,6 +68,7 @@ mod handle;
 mod history;
 #[cfg(test)]
 mod tests;
+mod totals;
 mod tunables;
 
 pub use caller::{CallerKilled, work_for};
@@ -77,6 +78,7 @@ pub(crate) use handle::TxgHandle;
 use history::History;
 pub use history::{Closed, Group, HISTORY, Stage};
 pub use pool::alloc::TXG_DEFER_SIZE;
+pub use totals::Totals;
 pub use tunables::{
     DELAY_MIN_DIRTY_PERCENT, DELAY_SCALE, DIRTY_DATA_MAX, DIRTY_DATA_SYNC_PERCENT, TXG_TIMEOUT, Tunables,
 };
@@ -515,7 +517,6 @@ impl Shared {
         Ok(hold)
     }
 
-    /// See [`Txgs::enter`].
     /// Waits a moment for a change, unless the program that this thread works for is being killed.
     fn wait_unless_killed<'a>(
         &'a self,
@@ -529,6 +530,7 @@ impl Shared {
         Ok(self.state.lock())
     }
 
+    /// See [`Txgs::enter`].
     fn enter(self: &Arc<Self>, bytes: u64, patient: bool) -> Result<Option<Hold>, Stopped> {
         let shared = self;
         let mut asker = Asker::new(&shared.counts);
@@ -576,9 +578,7 @@ impl Shared {
                 let open = s.open;
                 s.want(open, Closed::Full);
                 shared.work.notify_all();
-                let _waits = Waits::begin(&shared.waiters);
-                let _waiting = work::wait_txg(TxgReason::Full);
-                shared.done.wait(&mut s);
+                shared.throttle(&mut s, None);
                 continue;
             }
             let pause = s.tunables.delay(s.dirty).filter(|_| !delayed && bytes > 0);
@@ -588,9 +588,7 @@ impl Shared {
                 return Ok(None);
             }
             delayed = true;
-            let _waits = Waits::begin(&shared.waiters);
-            let _waiting = work::wait_txg(TxgReason::Delayed);
-            shared.done.wait_for(&mut s, pause);
+            shared.throttle(&mut s, Some(pause));
         }
         let txg = s.open;
         if s.admit(bytes) {
@@ -598,6 +596,23 @@ impl Shared {
         }
         drop(s);
         Ok(Some(Hold { shared: shared.clone(), txg, bytes, dirtied: AtomicU64::new(0) }))
+    }
+
+    /// Waits because so much is dirty: for this time at most, or until something changes.
+    fn throttle(&self, state: &mut MutexGuard<'_, State>, most: Option<Duration>) {
+        let _waits = Waits::begin(&self.waiters);
+        let began = Instant::now();
+        match most {
+            Some(most) => {
+                let _waiting = work::wait_txg(TxgReason::Delayed);
+                self.done.wait_for(state, most);
+            }
+            None => {
+                let _waiting = work::wait_txg(TxgReason::Full);
+                self.done.wait(state);
+            }
+        }
+        state.history.throttled(began.elapsed());
     }
 
     fn wait_synced(&self, txg: Txg) -> Result<(), Stopped> {

@@ -26,8 +26,8 @@ use observe::HistogramSnapshot;
 use observe::ops::Op;
 use ondisk::ObjNum;
 use spa::Spa;
+use spa::engine::IntentLogs;
 use spa::txg::{Group, Stage, TxCounts};
-use std::sync::Arc;
 use std::time::Duration;
 use vdev::{VdevAux, VdevState};
 
@@ -58,7 +58,7 @@ pub(crate) fn one(pools: &Pools, pool: Option<&str>, name: &str) -> Option<Kstat
         (None, "arc_sublists") => sublists(pools.tunables.store()),
         (None, "zfetchstats") => prefetches(pools.tunables.store()),
         (None, "dmu_tx") => changes(),
-        (None, "zil") => logs(&pools.table().present()),
+        (None, "zil") => numbers(IntentLogs::sum_of_process().named()),
         (None, _) => return None,
         (Some(of), _) => {
             let imported = pools.table().pool_or_going(of).ok()?;
@@ -71,7 +71,7 @@ pub(crate) fn one(pools: &Pools, pool: Option<&str>, name: &str) -> Option<Kstat
                 "txgs" => return text(groups(&imported.pool.spa().writer()?.txgs().groups())),
                 "iostats" => trims(imported.pool.spa()),
                 SCANS => scans(imported.pool.spa())?,
-                COMMITS => commits(&imported.pool.spa().writer()?.logs().stats()),
+                COMMITS => times(&imported.pool.spa().writer()?.logs().sum().commit_ns),
                 _ if name.starts_with(COMMITS) => commits_of(&imported, name)?,
                 _ => objset(&imported, name)?,
             }
@@ -218,20 +218,9 @@ fn times(of: &HistogramSnapshot) -> Values {
     rows.map(|(power, n)| (format!("{} ns", 2_u64 << power), KstatValue::Number(n))).collect()
 }
 
-fn commits(logs: &[(u64, zil::Stats)]) -> Values {
-    times(&zil::Stats::sum(logs.iter().map(|(_, counters)| counters)).commit_ns)
-}
-
 fn commits_of(imported: &Imported, name: &str) -> Option<Values> {
     let object = u64::from_str_radix(name.strip_prefix(COMMITS)?.strip_prefix("-0x")?, 16).ok()?;
     Some(times(&imported.pool.spa().writer()?.logs().stats_of(object)?.commit_ns))
-}
-
-/// The statistics of the logs of all pools, in total.
-fn logs(pools: &[Arc<Imported>]) -> Values {
-    let writers = pools.iter().filter_map(|pool| pool.pool.spa().writer());
-    let all: Vec<(u64, zil::Stats)> = writers.flat_map(|live| live.logs().stats()).collect();
-    numbers(zil::Stats::sum(all.iter().map(|(_, counters)| counters)).named())
 }
 
 /// Names that programs query, for what this cache never has or does. They are 0.

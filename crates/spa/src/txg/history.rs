@@ -11,6 +11,8 @@ use observe::{Tunable, Unit};
 use ondisk::Txg;
 use vdev::Moved;
 
+use super::totals::{Summing, Totals};
+
 /// Number of txgs that are remembered (`zfs_txg_history`).
 pub static HISTORY: Tunable = Tunable::new(
     "zfs_txg_history",
@@ -52,6 +54,28 @@ pub enum Closed {
     Export,
 }
 
+impl Closed {
+    /// The reasons in a word each.
+    pub const NAMES: [&'static str; 6] = ["age", "dirty", "full", "request", "continued", "export"];
+
+    /// Its place in [`Closed::NAMES`].
+    pub(super) fn number(self) -> usize {
+        match self {
+            Closed::Age => 0,
+            Closed::Dirty => 1,
+            Closed::Full => 2,
+            Closed::Requested(_) => 3,
+            Closed::GoOn => 4,
+            Closed::Export => 5,
+        }
+    }
+
+    /// The reason in a word.
+    pub fn name(self) -> &'static str {
+        Closed::NAMES[self.number()]
+    }
+}
+
 /// A txg in the history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Group {
@@ -82,20 +106,24 @@ impl Group {
     }
 }
 
-/// The newest txgs of a pool, oldest first.
+/// The newest txgs of a pool, oldest first, and the sums over all of them.
 #[derive(Debug, Default)]
-pub(super) struct History(VecDeque<Group>);
+pub(super) struct History {
+    newest: VecDeque<Group>,
+    sums: Summing,
+}
 
 impl History {
     /// Records the opening of a txg.
     pub(super) fn open(&mut self, txg: Txg) {
         let most = usize::try_from(HISTORY.get()).unwrap_or(usize::MAX);
-        while !self.0.is_empty() && self.0.len() >= most {
-            self.0.pop_front();
+        while !self.newest.is_empty() && self.newest.len() >= most {
+            self.newest.pop_front();
         }
         let now = Instant::now();
+        self.sums.enter(txg, Stage::Open, now);
         if most > 0 {
-            self.0.push_back(Group {
+            self.newest.push_back(Group {
                 txg,
                 stage: Stage::Open,
                 opened: now,
@@ -109,9 +137,10 @@ impl History {
         }
     }
 
-    /// Records a txg's next stage; ignores a txg that is no longer remembered.
+    /// Records a txg's next stage. The row of a txg that is no longer remembered is ignored.
     pub(super) fn enter(&mut self, txg: Txg, stage: Stage) {
         let now = Instant::now();
+        self.sums.enter(txg, stage, now);
         if let Some(group) = self.find(txg) {
             group.took[group.stage as usize % 4] = now.saturating_duration_since(group.since);
             (group.stage, group.since) = (stage, now);
@@ -121,6 +150,7 @@ impl History {
     /// Records that a txg closed, and why.
     pub(super) fn closed(&mut self, txg: Txg, why: Closed) {
         self.enter(txg, Stage::Quiescing);
+        self.sums.closed(why);
         if let Some(group) = self.find(txg) {
             group.closed = Some(why);
         }
@@ -145,12 +175,27 @@ impl History {
         }
     }
 
+    /// Records how long a thread waited because so much was dirty.
+    pub(super) fn throttled(&mut self, took: Duration) {
+        self.sums.throttled(took);
+    }
+
+    /// The sums over all txgs.
+    pub(super) fn totals(&self) -> Totals {
+        self.sums.totals()
+    }
+
+    /// How long the present sync has been under way.
+    pub(super) fn syncing(&self) -> Option<Duration> {
+        self.sums.syncing()
+    }
+
     fn find(&mut self, txg: Txg) -> Option<&mut Group> {
-        self.0.iter_mut().rev().find(|group| group.txg == txg)
+        self.newest.iter_mut().rev().find(|group| group.txg == txg)
     }
 
     /// The newest, at most so many.
     pub(super) fn groups(&self, most: usize) -> Vec<Group> {
-        self.0.iter().skip(self.0.len().saturating_sub(most)).copied().collect()
+        self.newest.iter().skip(self.newest.len().saturating_sub(most)).copied().collect()
     }
 }

@@ -296,6 +296,51 @@ fn why_groups_close() {
     until(|| txgs.synced() == Txg(3));
     let seen = [1, 2, 3].map(|txg| why(&txgs, txg));
     assert_eq!(seen, [Closed::Dirty, Closed::Full, Closed::Age].map(Some));
+    let names = seen.map(|why| why.map(Closed::name));
+    assert_eq!(names, ["dirty", "full", "age"].map(Some));
+    assert_eq!(txgs.totals().closed, [1, 1, 1, 0, 0, 0]);
+}
+
+/// Goal: the sums have each stage of each txg once, also of those that the history has forgotten,
+/// and the time that a thread waited for space.
+#[test]
+fn sums_over_all_groups() {
+    let mut history = History::default();
+    let most = usize::try_from(HISTORY.get()).unwrap();
+    let last = most as u64 + 50;
+    for txg in (1..=last).map(Txg) {
+        history.open(txg);
+        history.closed(txg, if txg.0 % 2 == 0 { Closed::Age } else { Closed::Requested(None) });
+        history.enter(txg, Stage::Waiting);
+        history.enter(txg, Stage::Syncing);
+        assert!(history.syncing().is_some());
+        history.committed(txg, 0, Moved::default(), Default::default());
+        assert_eq!(history.syncing(), None);
+        // What the rows have is part of the sums.
+        let rows = history.groups(usize::MAX);
+        let totals = history.totals();
+        for stage in 0..4 {
+            let seen: Duration = rows.iter().map(|row| row.took[stage]).sum();
+            let all_seen = rows.len() as u64 == txg.0;
+            assert!(seen <= totals.took[stage], "{stage}: {rows:?} {totals:?}");
+            // Rows read the same clock.
+            assert!(!all_seen || seen == totals.took[stage], "{stage}: {rows:?} {totals:?}");
+        }
+    }
+    assert_eq!(history.groups(usize::MAX).len(), most);
+    let closed = history.totals().closed;
+    assert_eq!(closed, [last / 2, 0, 0, last / 2, 0, 0]);
+
+    let tunables = Tunables { dirty_max: 1000, sync_percent: 100, delay_min_percent: 100, ..never() };
+    let txgs = Txgs::start("t", Txg(0), tunables, Arc::new(Log::default()));
+    let hold = txgs.hold(900).unwrap();
+    assert_eq!((txgs.totals().throttled, txgs.dirty_max()), (Duration::ZERO, 1000));
+    std::thread::scope(|scope| {
+        scope.spawn(|| drop(txgs.hold(500).unwrap()));
+        until(|| txgs.open() == Txg(2));
+        drop(hold);
+    });
+    assert!(txgs.totals().throttled > Duration::ZERO);
 }
 
 /// A sync that waits for a device.

@@ -11,7 +11,7 @@ use ondisk::zil::{Create, FileId, RecordBody, TxKind};
 use ondisk::{ObjNum, Txg};
 use parking_lot::Mutex;
 use spa::create::{NewLeaf, NewVdev, VdevShape, claim_file};
-use spa::engine::{AddTerms, LifeError, LogHandle, PoolWriter, ShapeError};
+use spa::engine::{AddTerms, IntentLogs, LifeError, LogHandle, PoolWriter, ShapeError};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -661,4 +661,35 @@ fn logs_at_rest_go_at_once() {
     let log = live.logs().open(&owned);
     log.commit(None, &Files(&owned)).unwrap();
     assert!(live.txgs().synced() >= open);
+}
+
+/// Goal: the sums over logs do not fall when a log is closed, nor those of the process when a pool
+/// is released. They have what is open once, also after a dataset's log was opened again.
+#[test]
+fn sums_do_not_fall() {
+    let dir = tempfile::tempdir().unwrap();
+    let spa = new_pool(VdevShape::Single, &images(dir.path(), 1, 96 << 20));
+    let live = spa.writer().unwrap();
+    let mut commits = 0;
+    for round in 0..3 {
+        let owned = own(live, "tank");
+        let log = live.logs().open(&owned);
+        for n in 0..20 {
+            let file = log_file(live, &owned, &log, round * 100 + n, b"text");
+            log.commit(Some(file), &Files(&owned)).unwrap();
+            commits += 1;
+        }
+        assert_eq!(live.logs().sum().commit_count, commits);
+        drop(log);
+        live.sync_all().unwrap();
+        assert!(live.logs().stats().is_empty(), "{:?}", live.logs().stats());
+        let sum = live.logs().sum();
+        assert_eq!((sum.commit_count, sum.commit_ns.count()), (commits, commits));
+    }
+    let before = IntentLogs::sum_of_process().commit_count;
+    assert!(before >= commits);
+    live.export().unwrap();
+    drop(spa);
+    let after = IntentLogs::sum_of_process().commit_count;
+    assert!(after >= before, "{before} {after}");
 }

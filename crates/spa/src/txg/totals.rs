@@ -1,0 +1,85 @@
+//! Sums over all txgs since the pool's import, for readers that compare two moments.
+//!
+//! # Theory
+//! The numbers only grow. They don't depend on the history, which forgets the oldest txgs, and can
+//! be switched off. A stage counts when it ends, a txg's reason when it closes.
+
+use std::time::{Duration, Instant};
+
+use ondisk::Txg;
+
+use super::{Closed, Stage, TXG_SIZE, Txgs};
+
+/// What all txgs of a pool took, and why they closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Totals {
+    /// Time in the stages open, quiescing, waiting and syncing, by their numbers.
+    pub took: [Duration; 4],
+    /// The txgs that closed, in the order of [`Closed::NAMES`].
+    pub closed: [u64; Closed::NAMES.len()],
+    /// Time that threads waited because so much was dirty, all threads together.
+    pub throttled: Duration,
+}
+
+impl Txgs {
+    /// The sums over all txgs since this began.
+    pub fn totals(&self) -> Totals {
+        self.shared.state.lock().history.totals()
+    }
+
+    /// How long the present sync has been under way, if there is one.
+    pub fn syncing(&self) -> Option<Duration> {
+        self.shared.state.lock().history.syncing()
+    }
+
+    /// The most bytes that may be dirty (`zfs_dirty_data_max`).
+    pub fn dirty_max(&self) -> u64 {
+        self.shared.state.lock().tunables.dirty_max
+    }
+}
+
+/// The stage of a txg, and since when.
+#[derive(Debug, Clone, Copy)]
+struct Live {
+    txg: Txg,
+    stage: Stage,
+    since: Instant,
+}
+
+/// The sums, and the txgs that are not on disk yet.
+#[derive(Debug, Default)]
+pub(super) struct Summing {
+    live: [Option<Live>; TXG_SIZE],
+    totals: Totals,
+}
+
+impl Summing {
+    /// Counts a txg's next stage.
+    pub(super) fn enter(&mut self, txg: Txg, stage: Stage, now: Instant) {
+        let slot = &mut self.live[txg.0 as usize % TXG_SIZE];
+        if let Some(last) = slot.take().filter(|last| last.txg == txg) {
+            self.totals.took[last.stage as usize] += now.saturating_duration_since(last.since);
+        }
+        *slot = (stage != Stage::Committed).then_some(Live { txg, stage, since: now });
+    }
+
+    /// Counts a txg that closes.
+    pub(super) fn closed(&mut self, why: Closed) {
+        self.totals.closed[why.number()] += 1;
+    }
+
+    /// Counts the wait of a thread for space in a txg.
+    pub(super) fn throttled(&mut self, took: Duration) {
+        self.totals.throttled += took;
+    }
+
+    pub(super) fn totals(&self) -> Totals {
+        self.totals
+    }
+
+    /// How long the present sync has been under way.
+    pub(super) fn syncing(&self) -> Option<Duration> {
+        let syncing = self.live.iter().flatten().find(|live| live.stage == Stage::Syncing);
+        syncing.map(|live| live.since.elapsed())
+    }
+}
