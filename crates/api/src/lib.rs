@@ -119,5 +119,6 @@ pub use trace::{
     TraceColumn, TraceCondition, TraceEvent, TraceGroup, TraceKept, TraceQuery, TraceUnit, Traced,
 };
 pub use work::{
-    AllUnderWay, SLOW_MAX, SlowOp, SlowOps, SlowQuery, Subject, TXGS_MAX, TxgRecord, Txgs, UnderWay, Waited,
+    AllUnderWay, SLOW_MAX, SlowOp, SlowOps, SlowQuery, Subject, TXGS_MAX, TxgRecord, TxgTotals, Txgs,
+    UnderWay, Waited,
 };

@@ -156,6 +156,26 @@ pub struct TxgRecord {
     pub longest: Option<Waited>,
 }
 
+/// Sums over all transaction groups of a pool since its import. They only grow.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TxgTotals {
+    /// The pool.
+    pub pool: String,
+    /// Nanoseconds in each stage that ended, by name.
+    pub took_ns: Vec<(String, u64)>,
+    /// How many closed, by reason.
+    pub closed: Vec<(String, u64)>,
+    /// Nanoseconds that threads waited because so much was dirty, all threads together.
+    pub throttled_ns: u64,
+    /// How long the present sync has been under way, in nanoseconds. 0: there is none.
+    pub syncing_ns: u64,
+    /// Bytes that are dirty now.
+    pub dirty: u64,
+    /// The most bytes that may be dirty.
+    pub dirty_max: u64,
+}
+
 /// The newest transaction groups.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -164,4 +184,6 @@ pub struct Txgs {
     pub process: u64,
     /// Those of each pool, the oldest first.
     pub txgs: Vec<TxgRecord>,
+    /// The sums of each pool.
+    pub totals: Vec<TxgTotals>,
 }

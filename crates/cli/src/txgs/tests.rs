@@ -48,7 +48,7 @@ fn open(pool: &str, txg: u64) -> TxgRecord {
 }
 
 fn reply(txgs: Vec<TxgRecord>) -> Txgs {
-    Txgs { process: 1, txgs }
+    Txgs { process: 1, txgs, ..Txgs::default() }
 }
 
 /// Goal: a row has why the group closed, the parts of its sync, and a line in proportion.
@@ -136,7 +136,7 @@ fn words_and_json() {
     }
     let (code, _, err) = ran(vec![reply(vec![])], "none");
     assert!(code == 1 && err.contains("none"), "{err}");
-    let (code, _, err) = ran(vec![Txgs { process: api::process_id(), txgs: vec![] }], "");
+    let (code, _, err) = ran(vec![Txgs { process: api::process_id(), ..Txgs::default() }], "");
     assert!(code == 1 && err.contains("no poolhouse daemon runs"), "{err}");
     let (code, out, _) = ran(vec![], "--help");
     assert!(code == 0 && out.contains("TIME LINE"), "{out}");

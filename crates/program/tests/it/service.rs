@@ -775,7 +775,7 @@ fn metrics() {
         for line in [
             format!("poolhouse_vdev_state{{{},state=\"online\"}} 1", of("d0")),
             format!("poolhouse_vdev_state{{{},state=\"offline\"}} 1", of("d1")),
-            format!("poolhouse_vdev_write_errors{{{}}} 0", of("d0")),
+            format!("poolhouse_vdev_write_errors_total{{{}}} 0", of("d0")),
             "poolhouse_vdev_state{pool=\"watched\",vdev=\"mirror-0\",path=\"\",role=\"data\",state=\"degraded\"} 1"
                 .to_owned(),
         ] {

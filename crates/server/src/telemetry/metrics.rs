@@ -10,16 +10,20 @@
 //! | soft errors of a device | redundancy repaired a wrong checksum, or an answer was late |
 //! | service times | the histograms of `zpool iostat -w` |
 //!
-//! The errors are the columns of `zpool status`. Kstats keep their names, with `poolhouse_` and the
-//! kstat's name before them. Those of single datasets are left out, since there may be thousands.
+//! The errors are the columns of `zpool status`. `docs/reference/metrics.md` lists all metrics, and
+//! `metrics/page.txt` is a page with each of them, which `scripts/check-grafana.py` reads.
 
 mod devices;
+mod kstats;
 pub(crate) mod listener;
 mod ops;
+mod waits;
 
 use crate::telemetry::kstats::COMMITS;
-use api::{Error, IoStat, Kstat, KstatValue, Pool, PoolQuery, Requests, ScanFunc, ScanState, TopPool};
-use api::{Vdev, VdevStat, VdevState};
+use api::{
+    Error, IoStat, Kstat, KstatValue, Pool, PoolQuery, Requests, ScanFunc, ScanState, TopLock, TopPool,
+    TxgTotals, Vdev, VdevStat, VdevState,
+};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
@@ -43,19 +47,21 @@ pub fn page(service: &(impl Requests + ?Sized)) -> Result<String, Error> {
         }
     }
     let mut registry = Registry::default();
-    // A daemon of another version may not know these.
-    let [ops, datasets] = ops::queries().map(|query| match service.top(&query) {
-        Ok(top) => top.pools,
-        Err(error) => {
-            tracing::debug!(?error, "no metrics of operations");
-            Vec::new()
-        }
-    });
-    registry.register_collector(Box::new(Page { pools, kstats: service.kstats()?, ops, datasets }));
+    let [ops, datasets] =
+        ops::queries().map(|query| known(service.top(&query)).map(|top| top.pools).unwrap_or_default());
+    let locks = known(service.top(&waits::query())).map(|top| top.locks).unwrap_or_default();
+    let txgs = known(service.txgs(&None)).map(|txgs| txgs.totals).unwrap_or_default();
+    let page = Page { pools, kstats: service.kstats()?, ops, datasets, locks, txgs };
+    registry.register_collector(Box::new(page));
     let mut text = String::new();
     let written = prometheus_client::encoding::text::encode(&mut text, &registry);
     written.expect("a string takes whatever is written");
     Ok(text)
+}
+
+/// An answer that a daemon of another version may not know.
+fn known<T>(answer: Result<T, Error>) -> Option<T> {
+    answer.inspect_err(|error| tracing::debug!(?error, "a part of the metrics is missing")).ok()
 }
 
 /// The contents of a page.
@@ -65,6 +71,8 @@ struct Page {
     kstats: Vec<Kstat>,
     ops: Vec<TopPool>,
     datasets: Vec<TopPool>,
+    locks: Vec<TopLock>,
+    txgs: Vec<TxgTotals>,
 }
 
 impl Collector for Page {
@@ -76,7 +84,8 @@ impl Collector for Page {
         devices::encode(&mut to, &self.pools)?;
         self.commits(&mut to)?;
         ops::encode(&mut to, &self.ops, &self.datasets)?;
-        self.counted(&mut to)
+        waits::encode(&mut to, &self.txgs, &self.locks)?;
+        kstats::encode(&mut to, &self.kstats)
     }
 }
 
@@ -176,13 +185,13 @@ const OF_VDEV: [Told<VdevStat>; 12] = [
     counter("poolhouse_vdev_trims", "Discards", |s| s.ops[TRIM]),
     bytes("poolhouse_vdev_read", "What was read", |s| s.bytes[READ]),
     bytes("poolhouse_vdev_written", "What was written", |s| s.bytes[WRITE]),
-    gauge("poolhouse_vdev_read_errors", "Reads that failed, since zpool clear", |s| s.read_errors),
-    gauge("poolhouse_vdev_write_errors", "Writes that failed, since zpool clear", |s| s.write_errors),
-    gauge("poolhouse_vdev_checksum_errors", "Wrong checksums, since zpool clear", |s| s.checksum_errors),
-    gauge("poolhouse_vdev_slow_ios", "What took longer than zio_slow_io_ms, since zpool clear", |s| {
+    counter("poolhouse_vdev_read_errors", "Reads that failed, since zpool clear", |s| s.read_errors),
+    counter("poolhouse_vdev_write_errors", "Writes that failed, since zpool clear", |s| s.write_errors),
+    counter("poolhouse_vdev_checksum_errors", "Wrong checksums, since zpool clear", |s| s.checksum_errors),
+    counter("poolhouse_vdev_slow_ios", "What took longer than zio_slow_io_ms, since zpool clear", |s| {
         s.slow_ios
     }),
-    size("poolhouse_vdev_self_healed", "What was written anew because it was wrong", |s| s.self_healed),
+    bytes("poolhouse_vdev_self_healed", "What was written anew because it was wrong", |s| s.self_healed),
 ];
 
 /// All vdevs of the pools, with their spares and cache devices, each with its labels.
@@ -250,6 +259,13 @@ fn state_of(state: VdevState) -> &'static str {
     }
 }
 
+fn name_of(scan: ScanFunc) -> &'static str {
+    match scan {
+        ScanFunc::Resilver => "resilver",
+        _ => "scrub",
+    }
+}
+
 /// The powers of two, in nanoseconds, of the lowest and highest bounds: 2 µs and 34 s.
 const BOUNDS: std::ops::RangeInclusive<usize> = 10..=34;
 
@@ -258,7 +274,7 @@ const BOUNDS: std::ops::RangeInclusive<usize> = 10..=34;
 /// Each duration counts as the middle of its power of two, as in `zpool iostat -l`.
 fn seconds(histogram: &[u64]) -> (Vec<(f64, u64)>, u64, f64) {
     let from = |power: usize| 2_f64.powi(i32::try_from(power).unwrap_or(i32::MAX)) / 1e9;
-    let sum = histogram.iter().enumerate().map(|(power, n)| from(power) * 1.5 * *n as f64).sum();
+    let sum = histogram.iter().enumerate().fold(0.0, |sum, (power, n)| sum + from(power) * 1.5 * *n as f64);
     let below = |power: usize| histogram.iter().take(power).sum::<u64>();
     let bound = |power| {
         let low = if power == *BOUNDS.start() { 0 } else { below(power) };
@@ -281,13 +297,24 @@ impl Page {
     fn of_scans(&self, to: &mut DescriptorEncoder) -> fmt::Result {
         for told in &OF_SCAN {
             let rows = self.pools.iter().filter_map(|pool| {
-                let what = match pool.scan.as_ref()?.func {
-                    ScanFunc::Resilver => "resilver",
-                    _ => "scrub",
-                };
+                let what = name_of(pool.scan.as_ref()?.func);
                 Some((pool, vec![("pool", pool.name.as_str()), ("scan", what)]))
             });
             told.encode(to, rows)?;
+        }
+        self.ends_of_scans(to)
+    }
+
+    /// When scans ended; none of a scan that is under way, or was canceled.
+    fn ends_of_scans(&self, to: &mut DescriptorEncoder) -> fmt::Result {
+        let (name, help) = ("poolhouse_scan_end_timestamp", "When the last scan ended, since 1970");
+        let mut family = to.encode_descriptor(name, help, Some(&Unit::Seconds), MetricType::Gauge)?;
+        for pool in &self.pools {
+            let Some(scan) = pool.scan.as_ref().filter(|scan| scan.state == ScanState::Finished) else {
+                continue;
+            };
+            let labels = [("pool", pool.name.as_str()), ("scan", name_of(scan.func))];
+            family.encode_family(&labels)?.encode_gauge(&scan.end_time)?;
         }
         Ok(())
     }
@@ -301,6 +328,14 @@ impl Page {
             let mut labels = labels(own);
             labels.push(("state", state_of(vdev.stat.state).to_owned()));
             family.encode_family(&labels)?.encode_gauge(&1_u64)?;
+        }
+        let help = "Fragmentation of the free space; of top-level vdevs where it is known";
+        let mut family =
+            to.encode_descriptor("poolhouse_vdev_fragmentation_ratio", help, None, MetricType::Gauge)?;
+        for (vdev, own) in all.iter().filter(|(vdev, _)| vdev.stat.space > 0) {
+            if let Some(percent) = vdev.stat.fragmentation {
+                family.encode_family(own)?.encode_gauge(&(percent as f64 / 100.0))?;
+            }
         }
         for told in &OF_VDEV {
             let rows = all.iter().map(|(vdev, own)| {
@@ -359,22 +394,6 @@ impl Page {
             let labels = [("pool", pool.as_str())];
             let mut one = family.encode_family(&labels)?;
             one.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)?;
-        }
-        Ok(())
-    }
-
-    /// Numeric kstats, except those of single datasets.
-    fn counted(&self, to: &mut DescriptorEncoder) -> fmt::Result {
-        let whole = self.kstats.iter().filter(|kstat| kstat.pool.is_none());
-        for (kstat, (value_name, value)) in whole.flat_map(|k| k.values.iter().map(move |value| (k, value))) {
-            let name = format!("poolhouse_{}_{value_name}", kstat.name);
-            let help = format!("{value_name} of the kstat {}", kstat.name);
-            let mut one = to.encode_descriptor(&name, &help, None, MetricType::Unknown)?;
-            match value {
-                KstatValue::Number(n) => one.encode_gauge(n)?,
-                KstatValue::Signed(n) => one.encode_gauge(n)?,
-                KstatValue::Text(_) => {}
-            }
         }
         Ok(())
     }

@@ -1,7 +1,8 @@
-//! The newest transaction groups: why each closed, and where the time of its sync went.
+//! The newest transaction groups: why each closed, and where the time of its sync went. And the
+//! sums over all of them.
 
 use crate::pools::{Imported, Pools};
-use api::{Error, TXGS_MAX, TxgRecord, Txgs};
+use api::{Error, TXGS_MAX, TxgRecord, TxgTotals, Txgs};
 use spa::txg::{Closed, Group, Stage};
 use std::collections::HashMap;
 use std::time::Duration;
@@ -28,36 +29,53 @@ pub(crate) fn txgs(pools: &Pools, pool: Option<&str>) -> Result<Txgs, Error> {
         let name = pool.pool.name().to_owned();
         groups.iter().map(|group| record(&name, group, &devices)).collect::<Vec<_>>()
     };
-    Ok(Txgs { process: api::process_id(), txgs: pools.iter().flat_map(of).collect() })
+    Ok(Txgs {
+        process: api::process_id(),
+        txgs: pools.iter().flat_map(of).collect(),
+        totals: pools.iter().filter_map(|pool| totals(pool)).collect(),
+    })
+}
+
+/// The names of the stages before the last, in the order of [`spa::txg::Totals::took`].
+const STAGES: [&str; 4] = ["open", "quiescing", "waiting", "syncing"];
+
+/// The sums of a pool that can be written.
+fn totals(pool: &Imported) -> Option<TxgTotals> {
+    let txgs = pool.pool.spa().writer()?.txgs();
+    let sums = txgs.totals();
+    let named = |names: &[&str], numbers: &[u64]| -> Vec<(String, u64)> {
+        names.iter().zip(numbers).map(|(name, n)| ((*name).to_owned(), *n)).collect()
+    };
+    Some(TxgTotals {
+        pool: pool.pool.name().to_owned(),
+        took_ns: named(&STAGES, &sums.took.map(ns)),
+        closed: named(&Closed::NAMES, &sums.closed),
+        throttled_ns: ns(sums.throttled),
+        syncing_ns: txgs.syncing().map_or(0, ns),
+        dirty: txgs.dirty(),
+        dirty_max: txgs.dirty_max(),
+    })
 }
 
 fn record(pool: &str, group: &Group, devices: &HashMap<u64, String>) -> TxgRecord {
     let (stage, at) = match group.stage {
-        Stage::Open => ("open", Some(0)),
-        Stage::Quiescing => ("quiescing", Some(1)),
-        Stage::Waiting => ("waiting", Some(2)),
-        Stage::Syncing => ("syncing", Some(3)),
         Stage::Committed => ("committed", None),
+        stage => (STAGES[stage as usize], Some(stage as usize)),
     };
     let mut took_ns = group.took.map(ns);
     if let Some(at) = at {
         took_ns[at] = ns(group.in_stage());
     }
-    let (closed, by) = match group.closed {
-        None => ("", None),
-        Some(Closed::Age) => ("age", None),
-        Some(Closed::Dirty) => ("dirty", None),
-        Some(Closed::Full) => ("full", None),
-        Some(Closed::Requested(by)) => ("request", by),
-        Some(Closed::GoOn) => ("continued", None),
-        Some(Closed::Export) => ("export", None),
+    let by = match group.closed {
+        Some(Closed::Requested(by)) => by,
+        _ => None,
     };
     TxgRecord {
         pool: pool.to_owned(),
         txg: group.txg.0,
         stage: stage.to_owned(),
         age_ns: ns(group.opened.elapsed()),
-        closed: closed.to_owned(),
+        closed: group.closed.map_or("", Closed::name).to_owned(),
         requested_by: by.map(|job| op_name(job.kind, job.node).1.to_owned()).unwrap_or_default(),
         dirty: group.dirty,
         read: group.moved.read,

@@ -2,8 +2,8 @@
 
 use crate::telemetry::metrics::{CONTENT_TYPE, Page};
 use api::{
-    ClassIo, IoStat, Kstat, KstatValue, Pool, ScanFunc, ScanStat, ScanState, TopClass, TopDataset, TopOp,
-    TopPool, TopTimes, Vdev, VdevStat, VdevState,
+    ClassIo, IoStat, Kstat, KstatValue, Pool, ScanFunc, ScanStat, ScanState, TopClass, TopDataset, TopLock,
+    TopOp, TopPool, TopTimes, TxgTotals, Vdev, VdevStat, VdevState,
 };
 use prometheus_client::registry::Registry;
 
@@ -99,11 +99,11 @@ fn devices() {
         format!("poolhouse_vdev_reads_total{{{ill}}} 7"),
         format!("poolhouse_vdev_trims_total{{{ill}}} 2"),
         format!("poolhouse_vdev_written_bytes_total{{{ill}}} 8192"),
-        format!("poolhouse_vdev_read_errors{{{ill}}} 5"),
-        format!("poolhouse_vdev_write_errors{{{ill}}} 6"),
-        format!("poolhouse_vdev_checksum_errors{{{ill}}} 9"),
-        format!("poolhouse_vdev_slow_ios{{{ill}}} 1"),
-        format!("poolhouse_vdev_self_healed_bytes{{{ill}}} 512"),
+        format!("poolhouse_vdev_read_errors_total{{{ill}}} 5"),
+        format!("poolhouse_vdev_write_errors_total{{{ill}}} 6"),
+        format!("poolhouse_vdev_checksum_errors_total{{{ill}}} 9"),
+        format!("poolhouse_vdev_slow_ios_total{{{ill}}} 1"),
+        format!("poolhouse_vdev_self_healed_bytes_total{{{ill}}} 512"),
         format!("poolhouse_vdev_reads_active{{{ill}}} 2"),
         format!("poolhouse_vdev_read_service_seconds_count{{{ill}}} 4"),
         // 1 to 2 µs: three; 4 to 8 µs: one more.
@@ -170,8 +170,14 @@ fn kstats() {
         values,
         text: None,
     };
+    let zil = vec![
+        ("zil_commit_count".to_owned(), KstatValue::Number(5)),
+        ("flush_count".to_owned(), KstatValue::Number(6)),
+        ("commit_ns_p50".to_owned(), KstatValue::Number(7)),
+    ];
     let values = vec![
         ("hits".to_owned(), KstatValue::Number(12)),
+        ("c".to_owned(), KstatValue::Number(13)),
         ("memory_available_bytes".to_owned(), KstatValue::Signed(-4)),
     ];
     let one = vec![("dataset_name".to_owned(), KstatValue::Text("tank/a".to_owned()))];
@@ -185,14 +191,26 @@ fn kstats() {
         .collect();
     let kstats = vec![
         kstat(None, "arcstats", values),
+        kstat(None, "zil", zil),
         kstat(Some("tank"), "objset-0x36", one),
         kstat(Some("tank"), "zil_commit", took.clone()),
         kstat(Some("tank"), "zil_commit-0x36", took),
     ];
     let text = text(Page { kstats, ..Page::default() });
     let lines: Vec<&str> = text.lines().collect();
-    assert!(lines.contains(&"poolhouse_arcstats_hits 12"), "{text}");
+    assert!(lines.contains(&"poolhouse_arcstats_hits_total 12"), "{text}");
     assert!(lines.contains(&"poolhouse_arcstats_memory_available_bytes -4"), "{text}");
+    for line in [
+        "# TYPE poolhouse_arcstats_hits counter",
+        "# TYPE poolhouse_arcstats_c gauge",
+        "poolhouse_arcstats_c 13",
+        "# TYPE poolhouse_zil_commit_count counter",
+        "poolhouse_zil_commit_count_total 5",
+        "poolhouse_zil_flush_count_total 6",
+    ] {
+        assert!(lines.contains(&line), "{line}\n{text}");
+    }
+    assert!(!text.contains("p50") && !text.contains("zil_zil") && !text.contains("unknown"), "{text}");
     assert!(!text.contains("objset") && !text.contains("0x36"), "{text}");
     for line in [
         "poolhouse_zil_commit_seconds_count{pool=\"tank\"} 4",
@@ -203,10 +221,8 @@ fn kstats() {
     }
 }
 
-/// Goal: a page has operations by kind with their times and errnos, and datasets with counters by
-/// class. A name can't end its label. What the other datasets did is not a counter.
-#[test]
-fn operations() {
+/// Operations by kind and of a dataset; `others` did 12,345.
+fn operations_of_tank() -> (Vec<TopPool>, Vec<TopPool>) {
     // Up to 1,024 ns: three; up to 4,096: one more. One takes longer than all bounds.
     let times =
         TopTimes { sum: 1_500_000_000, max: 9, buckets: vec![(63, 1), (1023, 2), (2559, 1), (u64::MAX, 1)] };
@@ -222,11 +238,18 @@ fn operations() {
     let others = TopClass { errors: 12345, ..class.clone() };
     let dataset = TopDataset { number: 1, name: "tank/a \"b\"".to_owned(), classes: vec![class] };
     let tank = TopPool { name: "tank".to_owned(), ..TopPool::default() };
-    let text = text(Page {
-        ops: vec![TopPool { ops: vec![op], ..tank.clone() }],
-        datasets: vec![TopPool { datasets: vec![dataset], other_datasets: vec![others], ..tank }],
-        ..Page::default()
-    });
+    (
+        vec![TopPool { ops: vec![op], ..tank.clone() }],
+        vec![TopPool { datasets: vec![dataset], other_datasets: vec![others], ..tank }],
+    )
+}
+
+/// Goal: a page has operations by kind with their times and errnos, and datasets with counters by
+/// class. A name can't end its label. What the other datasets did is not a counter.
+#[test]
+fn operations() {
+    let (ops, datasets) = operations_of_tank();
+    let text = text(Page { ops, datasets, ..Page::default() });
     let (op, a) =
         (r#"pool="tank",frontend="fuse",op="rmdir""#, r#"pool="tank",dataset="tank/a \"b\"",class="names""#);
     for line in [
@@ -250,4 +273,95 @@ fn operations() {
         assert!(text.lines().any(|l| l == line), "{line}\n{text}");
     }
     assert!(!text.contains("12345"), "{text}");
+}
+
+fn waits() -> (Vec<TxgTotals>, Vec<TopLock>) {
+    let named = |all: &[(&str, u64)]| all.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect();
+    let txgs = TxgTotals {
+        pool: "tank".to_owned(),
+        took_ns: named(&[("open", 5_000_000_000), ("syncing", 250_000_000)]),
+        closed: named(&[("age", 8), ("dirty", 0)]),
+        throttled_ns: 1_500_000_000,
+        syncing_ns: 500_000_000,
+        dirty: 4096,
+        dirty_max: 8192,
+    };
+    let waits = TopTimes { sum: 2_500_000_000, max: 9, buckets: vec![(63, 1), (1023, 2)] };
+    (vec![txgs], vec![TopLock { name: "zil \"pending\"".to_owned(), waits }])
+}
+
+/// Goal: a page has the sums over transaction groups of each pool, what is dirty, and the waits for
+/// locks by their sites.
+#[test]
+fn groups_and_locks() {
+    let (txgs, locks) = waits();
+    let text = text(Page { txgs, locks, ..Page::default() });
+    for line in [
+        "# TYPE poolhouse_txg_seconds counter",
+        "poolhouse_txg_seconds_total{pool=\"tank\",phase=\"open\"} 5.0",
+        "poolhouse_txg_seconds_total{pool=\"tank\",phase=\"syncing\"} 0.25",
+        "poolhouse_txg_closed_total{pool=\"tank\",why=\"age\"} 8",
+        "poolhouse_txg_closed_total{pool=\"tank\",why=\"dirty\"} 0",
+        "poolhouse_txg_throttled_seconds_total{pool=\"tank\"} 1.5",
+        "poolhouse_txg_syncing_seconds{pool=\"tank\"} 0.5",
+        "poolhouse_txg_dirty_bytes{pool=\"tank\"} 4096",
+        "poolhouse_txg_dirty_max_bytes{pool=\"tank\"} 8192",
+        "poolhouse_lock_wait_seconds_total{site=\"zil \\\"pending\\\"\"} 2.5",
+        "poolhouse_lock_waits_total{site=\"zil \\\"pending\\\"\"} 3",
+    ] {
+        assert!(text.lines().any(|l| l == line), "{line}\n{text}");
+    }
+}
+
+/// Goal: a page has how fragmented a top-level vdev is where it is known, and when a scan ended,
+/// but not of one that runs.
+#[test]
+fn fragmentation_and_ends_of_scans() {
+    let mut pool = pool();
+    let end = "poolhouse_scan_end_timestamp_seconds{";
+    let running = text(Page { pools: vec![pool.clone()], ..Page::default() });
+    assert!(!running.contains(end) && !running.contains("poolhouse_vdev_fragmentation_ratio{"), "{running}");
+    let scan = pool.scan.as_mut().expect("a scan");
+    (scan.state, scan.end_time) = (ScanState::Finished, 1_700_000_000);
+    let mirror = &mut pool.root.children[0].stat;
+    (mirror.space, mirror.fragmentation) = (1 << 30, Some(25));
+    let text = text(Page { pools: vec![pool], ..Page::default() });
+    for line in [
+        "poolhouse_scan_end_timestamp_seconds{pool=\"tank\",scan=\"resilver\"} 1700000000",
+        "poolhouse_vdev_fragmentation_ratio{pool=\"tank\",vdev=\"mirror-0\",path=\"\",role=\"data\"} 0.25",
+    ] {
+        assert!(text.lines().any(|l| l == line), "{line}\n{text}");
+    }
+}
+
+/// Goal: `page.txt` has each metric of a page with its type and labels. Checks of dashboards read
+/// it, so that they need no daemon. With `PAGE=write`, this test writes it.
+#[test]
+fn the_whole_page() {
+    let mut tank = pool();
+    tank.root.children[0].stat.fragmentation = Some(25);
+    tank.root.children[0].stat.space = 1 << 30;
+    let mut done = tank.clone();
+    done.name = "done".to_owned();
+    let scan = done.scan.as_mut().expect("a scan");
+    (scan.state, scan.end_time) = (ScanState::Finished, 1_700_000_000);
+    done.root.children.clear();
+    let mut kstats = crate::telemetry::kstats::all(&crate::pools::Pools::default());
+    for (_, value) in kstats.iter_mut().flat_map(|kstat| &mut kstat.values) {
+        *value = KstatValue::Number(1);
+    }
+    let took = (0..40).map(|power: u32| (format!("{} ns", 2_u64 << power), KstatValue::Number(1))).collect();
+    let name = "zil_commit".to_owned();
+    kstats.push(Kstat { pool: Some("tank".to_owned()), name, values: took, text: None });
+    let (ops, datasets) = operations_of_tank();
+    let (txgs, locks) = waits();
+    let text = text(Page { pools: vec![tank, done], kstats, ops, datasets, locks, txgs });
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/telemetry/metrics/page.txt");
+    if std::env::var_os("PAGE").is_some_and(|value| value == "write") {
+        std::fs::write(path, &text).expect("the page");
+    }
+    let kept = std::fs::read_to_string(path).expect("the page");
+    let differs = kept.lines().zip(text.lines()).find(|(kept, now)| kept != now);
+    assert_eq!(differs, None, "PAGE=write cargo test -p poolhouse-server the_whole_page writes it anew");
+    assert_eq!(kept.lines().count(), text.lines().count());
 }
