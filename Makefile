@@ -28,11 +28,13 @@ flaky:
 	@scripts/needs.sh rust cc mount
 	@scripts/test.sh --rounds $(FLAKY_ROUNDS) --jobs $$((2 * $$(nproc)))
 
-# The links between pages, and the tables of results against their data.
+# The links between pages, the tables of results against their data, and the dashboards and alerts
+# against the metrics.
 pages:
 	@scripts/needs.sh python3
 	@scripts/check-links.py
 	@scripts/results.py --check
+	@scripts/check-grafana.py
 
 # Runs the tests with the whole set of fixtures: make fixtures FIXTURES=DIR
 fixtures:
