@@ -10,8 +10,9 @@
 //! Without a reader an event costs two loads of variables that do not change.
 //!
 //! The names of events and the order of their fields are an interface: scripts use them. A field
-//! that is no longer known stays, as 0. `bpftrace` shows the first six alone. docs/reference/probes.md lists them, and a test compares
-//! that page with the probes of the program.
+//! that is no longer known stays, as 0. `bpftrace` shows the first six alone.
+//! docs/reference/probes.md lists them, and a test compares that page with the probes of the
+//! program.
 //!
 //! # See
 //! `probe_lazy!` of the crate `probe`; DTrace's static probes. OpenZFS has `DTRACE_PROBE`, which is

@@ -235,8 +235,8 @@ fn bpftrace(stand: &Stand, words: &[&str]) -> Child {
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts")
 }
 
-/// Does `work` until `bpftrace` has printed a line with this text. Returns its output from there on.
-/// `None`: it can't attach here.
+/// Does `work` until `bpftrace` has printed a line with this text. Returns its output from there
+/// on. `None`: it can't attach here.
 fn attached(
     child: &mut Child,
     text: &'static str,

@@ -129,7 +129,7 @@ fn refusals() {
     };
     let named = |what: &str, part: &str| assert!(what.contains(part), "{what}");
     named(&with(|query| query.event = "nix".to_owned()), "no event 'nix': choose op_done, ");
-    named(&with(|query| query.keys = vec!["nix".to_owned()]), "no field 'nix': choose frontend, op");
+    named(&with(|query| query.keys = vec!["nix".to_owned()]), "no field 'nix': choose op, errno");
     named(&with(|query| query.conditions = vec![condition("op = nix")]), "'nix' is no value of 'op'");
     named(&with(|query| query.conditions = vec![condition("op > read")]), "'op' has no order");
     named(&with(|query| query.conditions = vec![condition("ns ~ 3")]), "'ns' is no text");
