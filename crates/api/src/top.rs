@@ -287,6 +287,8 @@ pub struct TopLock {
     pub name: String,
     /// How long threads waited.
     pub waits: TopTimes,
+    /// The same by the code that waited: file and line.
+    pub callers: Vec<(String, TopTimes)>,
 }
 
 /// A thread of the daemon.

@@ -53,8 +53,8 @@ pub(crate) use disk::{Disk, HeaderRead, Writer};
 
 use index::{Index, L2Address, Name};
 use observe::Counter;
+use observe::lock::{Condvar, Mutex, RwLock};
 use ondisk::Guid;
-use parking_lot::{Condvar, Mutex, RwLock};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! What is kept and read ahead of an object set.
 
-use parking_lot::RwLock;
+use observe::lock::RwLock;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -21,8 +21,8 @@
 
 use crate::tunables::{VDEV_AGGREGATION_LIMIT, VDEV_ASYNC_READ_MAX_ACTIVE, VDEV_ASYNC_READ_MIN_ACTIVE};
 use observe::Counter;
+use observe::lock::{Condvar, Mutex};
 use observe::work::{self, Job, Task};
-use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};

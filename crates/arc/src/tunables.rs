@@ -5,7 +5,7 @@ use observe::{Parameter, Tunable, Unit};
 
 /// Held by tests that set a tunable, or rely on its default.
 #[cfg(test)]
-pub(crate) static STEERING: parking_lot::Mutex<()> = parking_lot::Mutex::new(());
+pub(crate) static STEERING: observe::lock::Mutex<()> = observe::lock::Mutex::new(());
 
 /// Blocks that are taken from a sublist at a time (`zfs_arc_evict_batch_limit`).
 pub static ARC_EVICT_BATCH_LIMIT: Tunable = Tunable::new(

@@ -32,6 +32,7 @@ pub mod histogram;
 pub mod https;
 pub mod ids_to_path;
 pub mod json;
+pub mod lockstat;
 pub mod manual;
 pub mod mount_zfs;
 pub mod names;

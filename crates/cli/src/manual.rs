@@ -23,7 +23,7 @@ use std::io;
 use std::path::Path;
 
 use crate::props::{self, Edit, PropDesc};
-use crate::{cost, estimate, histogram, ops, slower, top, trace, txgs, zfs, zpool};
+use crate::{cost, estimate, histogram, lockstat, ops, slower, top, trace, txgs, zfs, zpool};
 use console::Out;
 use dsl::prop::PROPS;
 use ondisk::feature::Feature;
@@ -187,6 +187,7 @@ pub fn pages() -> Vec<Page> {
         "histogram" => vec![histogram::SYNOPSIS.to_owned()],
         "ops" => vec![ops::SYNOPSIS.to_owned()],
         "slower" => vec![slower::SYNOPSIS.to_owned()],
+        "lockstat" => vec![lockstat::SYNOPSIS.to_owned()],
         "cost" => vec![cost::SYNOPSIS.to_owned()],
         "trace" => vec![trace::SYNOPSIS.to_owned()],
         "txgs" => vec![txgs::SYNOPSIS.to_owned()],

@@ -9,7 +9,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-use parking_lot::{Condvar, Mutex};
+use observe::lock::{Condvar, Mutex};
 
 use crate::wrapper::Wrapper;
 use crate::{Device, DeviceError, Op, Result};

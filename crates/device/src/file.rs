@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-use parking_lot::{Mutex, MutexGuard};
+use observe::lock::{Mutex, MutexGuard};
 use rustix::fs::{FallocateFlags, OFlags};
 
 use crate::writeback::{self, Writeback};

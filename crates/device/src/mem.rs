@@ -1,6 +1,6 @@
 //! A device in memory.
 
-use parking_lot::RwLock;
+use observe::lock::RwLock;
 
 use crate::{Device, Op, Result, check_range};
 

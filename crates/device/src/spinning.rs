@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use observe::lock::Mutex;
 
 use crate::wrapper::Wrapper;
 use crate::{Clock, Device, Result};

@@ -17,7 +17,7 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 
-use parking_lot::Mutex;
+use observe::lock::Mutex;
 
 /// Least bytes that are worth it: smaller writes are often followed by others beside them or over
 /// them.

@@ -49,10 +49,11 @@ use crate::{
     DMU_GROUPUSED_OBJECT, DMU_PROJECTUSED_OBJECT, DMU_USERUSED_OBJECT, DN_MAX_OBJECT, Error, Result, Tx,
 };
 use node::LiveDnode;
+use observe::lock::{Mutex, RwLock};
 use ondisk::objset::ObjsetPhys;
 use ondisk::zil::ZIL_HEADER_SIZE;
 use ondisk::{Blkptr, ObjNum, Txg};
-use parking_lot::{Mutex, ReentrantMutex, ReentrantMutexGuard, RwLock};
+use parking_lot::{ReentrantMutex, ReentrantMutexGuard};
 use raw::Raw;
 use recount::Recount;
 use slots::Slots;

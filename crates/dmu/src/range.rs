@@ -9,8 +9,8 @@
 //! One mutex, held while the locked and wanted ranges are compared. A thread locks its range before
 //! it takes a transaction.
 
+use observe::lock::{Condvar, Mutex};
 use observe::work::{self, Wait};
-use parking_lot::{Condvar, Mutex};
 
 /// Locked and wanted ranges, in the order of their requests (`zfs_rangelock_t`).
 #[derive(Default)]

@@ -1,7 +1,7 @@
 //! Transactions: the transaction group of a change.
 
+use observe::lock::Mutex;
 use ondisk::{ObjNum, Txg};
-use parking_lot::Mutex;
 use std::sync::Arc;
 
 /// Holds the txg of a transaction open until it is dropped.

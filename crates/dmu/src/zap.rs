@@ -36,11 +36,11 @@ pub use value::{Key, Value};
 
 use crate::{Dnode, Result};
 use device::Block;
+use observe::lock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use ondisk::zap::{
     BlockType, FatHeader, HashBits, Leaf, LeafEntry, MicroZap, PtrTable, hash_bytes, hash_words,
 };
 use ondisk::{BlkId, Corrupt};
-use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::sync::{Arc, OnceLock};
 use zio::ReadOptions;
 

@@ -35,9 +35,9 @@
 
 use crate::tree::BlockTree;
 use arc::{BlockOrigin, Run, Zfetch as Counters};
+use observe::lock::Mutex;
 use observe::{Tunable, Unit};
 use ondisk::ObjNum;
-use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Instant;

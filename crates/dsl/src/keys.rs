@@ -21,10 +21,10 @@ use crate::dir::Dir;
 use crate::{Dsl, Error, Result};
 pub use codec::crypt::WrappingKey;
 use codec::crypt::{CryptoSuite, DataKeys, KeyVersion, WrappedKeys};
+use observe::lock::RwLock;
 use ondisk::dnode::{DN_MAX_LEVELS, DNODE_BLOCK_SIZE};
 use ondisk::nvlist::{Nvlist, Value};
 use ondisk::{Corrupt, Guid, ObjNum, crypto_key as ck};
-use parking_lot::RwLock;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 

@@ -12,8 +12,8 @@
 use crate::dataset::Dataset;
 use crate::dir::Dir;
 use crate::{Dsl, Error, Result, is_hidden};
+use observe::lock::{Condvar, Mutex};
 use ondisk::ObjNum;
-use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What to list.

@@ -109,7 +109,7 @@ static LOCK: Site = Site::new("dsl room");
 
 impl Default for TempReserve {
     fn default() -> Self {
-        TempReserve(Mutex::new(&LOCK, State::default()))
+        TempReserve(Mutex::of(&LOCK, State::default()))
     }
 }
 

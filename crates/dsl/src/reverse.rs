@@ -12,9 +12,9 @@
 //! One lock around the kept maps, never held while a block is read.
 
 use crate::Result;
+use observe::lock::Mutex;
 use ondisk::ObjNum;
 use ondisk::dnode::DnodePhys;
-use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
 

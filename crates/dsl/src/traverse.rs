@@ -20,12 +20,12 @@
 
 use device::Block;
 use dmu::Objset;
+use observe::lock::{Condvar, Mutex};
 use ondisk::blkptr::{BLKPTR_SHIFT, BLKPTR_SIZE};
 use ondisk::dnode::{DNODE_MIN_SIZE, DnodePhys};
 use ondisk::dsl::DslDatasetPhys;
 use ondisk::objset::ObjsetPhys;
 use ondisk::{BlkId, Blkptr, Corrupt, DmuType, Level, ObjNum, Txg};
-use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use zio::{Bookmark, ReadOptions, Zio};

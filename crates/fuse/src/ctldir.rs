@@ -40,8 +40,8 @@ use crate::tree::{
     Allocate, Attr, CloneRange, Entry, FileTree, Flags, NewNode, Node, Rename, Seek, SetAttr, SetXattr,
     Statfs, Time,
 };
+use observe::lock::Mutex;
 use observe::ops::Ended;
-use parking_lot::Mutex;
 use rustix::io::Errno;
 use std::any::Any;
 use std::collections::HashMap;

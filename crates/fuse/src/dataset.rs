@@ -8,9 +8,9 @@ use crate::tree::{
     Allocate, Attr, CloneRange, Entry, FileTree, Flags, NewNode, Node, Rename, Seek, SetAttr, SetXattr,
     Statfs, Time,
 };
+use observe::lock::{Mutex, RwLock};
 use observe::ops::{DatasetUse, Ended, Frontend};
 use ondisk::ObjNum;
-use parking_lot::{Mutex, RwLock};
 use reborn::Eras;
 use rustix::io::Errno;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -24,7 +24,7 @@ use crate::system::{self, Detach, Options, Places};
 use crate::tree::{FileTree, Node};
 use crate::users::{Files, Which};
 use crate::workers::{Done, Workers};
-use parking_lot::RwLock;
+use observe::lock::RwLock;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::os::fd::OwnedFd;

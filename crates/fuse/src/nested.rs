@@ -51,7 +51,7 @@ use crate::dataset::Stale;
 use crate::ctldir::SLOT_SHIFT;
 use crate::system::Options;
 use crate::tree::{Attr, Caller, FileTree, NewNode, Node};
-use parking_lot::{Mutex, RwLock};
+use observe::lock::{Mutex, RwLock};
 use places::{BITS, Places};
 use rustix::io::Errno;
 use std::collections::HashMap;

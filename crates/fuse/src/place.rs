@@ -23,7 +23,7 @@
 
 use crate::error::Error;
 use crate::system::{by_number, table};
-use parking_lot::{Condvar, Mutex};
+use observe::lock::{Condvar, Mutex};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, Statx, StatxAttributes, StatxFlags};
 use rustix::io::Errno;
 use std::collections::BTreeSet;

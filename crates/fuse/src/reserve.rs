@@ -11,7 +11,7 @@
 //! # Absent
 //! The system-wide limit of open files, which other processes share.
 
-use parking_lot::Mutex;
+use observe::lock::Mutex;
 use std::fs::File;
 
 /// Number of spare files.

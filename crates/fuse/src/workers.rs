@@ -51,8 +51,8 @@ use crate::dispatch::{
 use crate::error::Error;
 use crate::message::{Answer, Request};
 use crate::tree::{FileTree, Node};
+use observe::lock::{Condvar, Mutex, RwLock};
 use observe::work::{self, Place, Registered};
-use parking_lot::{Condvar, Mutex, RwLock};
 use poolhouse::spa::txg::work_for;
 use refused::{Refused, drop_name, drop_pages};
 use rustix::event::epoll::{self, EventData, EventFlags};

@@ -17,7 +17,7 @@ use crate::connection::{Ended, serve};
 use crate::error::{Error, Result};
 use crate::tls::Tls;
 use crate::volumes::Volumes;
-use parking_lot::Mutex;
+use observe::lock::Mutex;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 use std::net::SocketAddr;

@@ -10,7 +10,7 @@
 //! # Locks
 //! The lock of the queue is held to add and remove jobs, never while a job runs.
 
-use parking_lot::{Condvar, Mutex};
+use observe::lock::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;

@@ -22,7 +22,7 @@ mod counter;
 pub mod event;
 mod histogram;
 mod latency;
-mod lock;
+pub mod lock;
 mod op;
 pub mod ops;
 pub mod slow;

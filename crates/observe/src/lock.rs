@@ -1,4 +1,4 @@
-//! A mutex with wait statistics.
+//! Locks with wait statistics.
 //!
 //! # Theory
 //! A free lock is taken like any other. It counts nothing, and touches no shared cache line but the
@@ -6,19 +6,42 @@
 //! to the lock's [`Site`]. That time is lost anyway.
 //!
 //! A site is the place in the source to which a lock belongs, not the lock itself. So the locks of
-//! ten thousand logs are one line. A site is listed from its first wait on.
+//! ten thousand logs are one line. A lock without a named site has that of the code that made it:
+//! its file and line. A site is listed from its first wait on, with the places where threads waited
+//! (*callers*).
+//!
+//! # Absent
+//! Waits in condition variables are no waits for locks, and are not counted here. Who held a lock,
+//! and for how long, is not known.
 //!
 //! # See
 //! OpenZFS has no counterpart; `lockstat` measures the same in a kernel.
 
-use crate::work::{self, Wait};
-use crate::{Latency, LatencySnapshot};
-use parking_lot::MutexGuard;
+use std::collections::HashMap;
+use std::panic::Location;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
+use crate::work::{self, Wait};
+use crate::{Latency, LatencySnapshot};
+pub use parking_lot::{Condvar, MutexGuard, RwLockReadGuard, RwLockWriteGuard};
+
 /// All sites with at least one wait.
 static SITES: parking_lot::Mutex<Vec<&'static Site>> = parking_lot::Mutex::new(Vec::new());
+/// The sites of locks by the code that made them, file and line. There are as many as the code has.
+static MADE: parking_lot::Mutex<Option<HashMap<Place, &'static Site>>> = parking_lot::Mutex::new(None);
+
+/// A place in the source: file, line and column.
+type Place = (&'static str, u32, u32);
+
+fn place_of(at: &'static Location<'static>) -> Place {
+    (at.file(), at.line(), at.column())
+}
+
+/// A place in words: without the folder of all crates, and without the column.
+fn words((file, line, _): Place) -> String {
+    format!("{}:{line}", file.strip_prefix("crates/").unwrap_or(file))
+}
 
 /// The common part of all locks of one kind: their name, and their wait times.
 #[derive(Debug)]
@@ -27,6 +50,8 @@ pub struct Site {
     /// Its place in [`SITES`] and 1; 0 before the first wait.
     number: AtomicU64,
     wait_ns: Latency,
+    /// The waits by the code that waited.
+    callers: parking_lot::Mutex<Vec<(Place, Box<Latency>)>>,
     /// Number of threads that have begun to wait.
     #[cfg(test)]
     waiting: std::sync::atomic::AtomicUsize,
@@ -41,6 +66,8 @@ pub struct LockStat {
     pub wait_ns: LatencySnapshot,
     /// Sum of all waits in nanoseconds.
     pub total_ns: u64,
+    /// The same by the code that waited: file and line.
+    pub callers: Vec<(String, LatencySnapshot)>,
 }
 
 impl Site {
@@ -50,6 +77,7 @@ impl Site {
             name,
             number: AtomicU64::new(0),
             wait_ns: Latency::new(),
+            callers: parking_lot::Mutex::new(Vec::new()),
             #[cfg(test)]
             waiting: std::sync::atomic::AtomicUsize::new(0),
         }
@@ -58,12 +86,23 @@ impl Site {
     /// Statistics of the waits at this site.
     pub fn stat(&self) -> LockStat {
         let wait_ns = self.wait_ns.snapshot();
-        LockStat { name: self.name, total_ns: wait_ns.sum, wait_ns }
+        let callers = self.callers.lock();
+        let callers = callers.iter().map(|(place, times)| (words(*place), times.snapshot())).collect();
+        LockStat { name: self.name, total_ns: wait_ns.sum, wait_ns, callers }
     }
 
-    fn waited(&'static self, since: Instant) {
+    fn waited(&'static self, since: Instant, caller: Place) {
         let ns = u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
         self.wait_ns.record(ns);
+        let mut callers = self.callers.lock();
+        match callers.iter().find(|(place, _)| *place == caller) {
+            Some((_, times)) => times.record(ns),
+            None => {
+                let times = Box::<Latency>::default();
+                times.record(ns);
+                callers.push((caller, times));
+            }
+        }
     }
 
     /// Its number, from its first wait on.
@@ -91,72 +130,179 @@ pub fn site_name(number: u64) -> Option<&'static str> {
 
 /// Statistics of all sites with a wait since the program began, sorted by name.
 pub fn lock_stats() -> Vec<LockStat> {
-    let mut all: Vec<LockStat> = SITES.lock().iter().map(|site| site.stat()).collect();
+    let sites = SITES.lock().clone();
+    let mut all: Vec<LockStat> = sites.iter().map(|site| site.stat()).collect();
     all.sort_by_key(|s| s.name);
     all
+}
+
+/// To which site a lock belongs.
+#[derive(Debug, Clone, Copy)]
+enum At {
+    Site(&'static Site),
+    /// That of the code that made it.
+    Made(&'static Location<'static>),
+}
+
+impl At {
+    fn site(self) -> &'static Site {
+        let made = match self {
+            Self::Site(site) => return site,
+            Self::Made(made) => place_of(made),
+        };
+        let mut all = MADE.lock();
+        all.get_or_insert_default()
+            .entry(made)
+            .or_insert_with(|| Box::leak(Box::new(Site::new(Box::leak(words(made).into_boxed_str())))))
+    }
+
+    /// Waits with `lock`, for the code at `caller`.
+    #[cold]
+    fn wait<G>(self, caller: &'static Location<'static>, lock: impl FnOnce() -> G) -> G {
+        let since = Instant::now();
+        let site = self.site();
+        let waiting = work::wait_since(Wait::Lock, site.number(), since);
+        #[cfg(test)]
+        site.waiting.fetch_add(1, Relaxed);
+        let guard = lock();
+        drop(waiting);
+        site.waited(since, place_of(caller));
+        guard
+    }
 }
 
 /// A mutex of a [`Site`]. Its guard is `parking_lot`'s, so that its condition variables work with
 /// it.
 #[derive(Debug)]
-pub struct Mutex<T> {
-    site: &'static Site,
+pub struct Mutex<T: ?Sized> {
+    at: At,
     inner: parking_lot::Mutex<T>,
 }
 
 impl<T> Mutex<T> {
-    /// A mutex over `value` that belongs to `site`.
-    pub const fn new(site: &'static Site, value: T) -> Self {
-        Self { site, inner: parking_lot::Mutex::new(value) }
+    /// A mutex over `value` that belongs to the code that makes it.
+    #[track_caller]
+    pub const fn new(value: T) -> Self {
+        Self { at: At::Made(Location::caller()), inner: parking_lot::Mutex::new(value) }
     }
 
+    /// A mutex over `value` that belongs to `site`.
+    pub const fn of(site: &'static Site, value: T) -> Self {
+        Self { at: At::Site(site), inner: parking_lot::Mutex::new(value) }
+    }
+
+    /// The value, without the mutex.
+    pub fn into_inner(self) -> T {
+        self.inner.into_inner()
+    }
+}
+
+impl<T: ?Sized> Mutex<T> {
     /// Locks the mutex, and waits for its holder first.
+    #[inline]
+    #[track_caller]
     pub fn lock(&self) -> MutexGuard<'_, T> {
         match self.inner.try_lock() {
             Some(guard) => guard,
-            None => self.wait(),
+            None => self.at.wait(Location::caller(), || self.inner.lock()),
         }
     }
 
-    #[cold]
-    fn wait(&self) -> MutexGuard<'_, T> {
-        let since = Instant::now();
-        let _waiting = work::wait_since(Wait::Lock, self.site.number(), since);
-        #[cfg(test)]
-        self.site.waiting.fetch_add(1, Relaxed);
-        let guard = self.inner.lock();
-        self.site.waited(since);
-        guard
+    /// Locks the mutex, unless it is locked.
+    #[inline]
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        self.inner.try_lock()
+    }
+
+    /// Locks the mutex if it becomes free until this moment. This counts no wait.
+    pub fn try_lock_until(&self, until: Instant) -> Option<MutexGuard<'_, T>> {
+        self.inner.try_lock_until(until)
+    }
+
+    /// The value of a mutex that nothing else can lock.
+    pub fn get_mut(&mut self) -> &mut T {
+        self.inner.get_mut()
+    }
+}
+
+impl<T: Default> Default for Mutex<T> {
+    #[track_caller]
+    fn default() -> Self {
+        Self::new(T::default())
+    }
+}
+
+/// A lock for readers or one writer, as [`Mutex`].
+#[derive(Debug)]
+pub struct RwLock<T: ?Sized> {
+    at: At,
+    inner: parking_lot::RwLock<T>,
+}
+
+impl<T> RwLock<T> {
+    /// A lock over `value` that belongs to the code that makes it.
+    #[track_caller]
+    pub const fn new(value: T) -> Self {
+        Self { at: At::Made(Location::caller()), inner: parking_lot::RwLock::new(value) }
+    }
+
+    /// The value, without the lock.
+    pub fn into_inner(self) -> T {
+        self.inner.into_inner()
+    }
+}
+
+impl<T: ?Sized> RwLock<T> {
+    /// Locks it for a reader, after writers that wait or hold it.
+    #[inline]
+    #[track_caller]
+    pub fn read(&self) -> RwLockReadGuard<'_, T> {
+        match self.inner.try_read() {
+            Some(guard) => guard,
+            None => self.at.wait(Location::caller(), || self.inner.read()),
+        }
+    }
+
+    /// Locks it for a writer, after all that hold it.
+    #[inline]
+    #[track_caller]
+    pub fn write(&self) -> RwLockWriteGuard<'_, T> {
+        match self.inner.try_write() {
+            Some(guard) => guard,
+            None => self.at.wait(Location::caller(), || self.inner.write()),
+        }
+    }
+
+    /// Locks it for a reader, unless a writer holds it or waits.
+    #[inline]
+    pub fn try_read(&self) -> Option<RwLockReadGuard<'_, T>> {
+        self.inner.try_read()
+    }
+
+    /// Locks it for a reader, unless a writer holds it. Writers that wait don't matter.
+    #[inline]
+    pub fn try_read_recursive(&self) -> Option<RwLockReadGuard<'_, T>> {
+        self.inner.try_read_recursive()
+    }
+
+    /// Locks it for a writer, unless anything holds it.
+    #[inline]
+    pub fn try_write(&self) -> Option<RwLockWriteGuard<'_, T>> {
+        self.inner.try_write()
+    }
+
+    /// The value of a lock that nothing else can lock.
+    pub fn get_mut(&mut self) -> &mut T {
+        self.inner.get_mut()
+    }
+}
+
+impl<T: Default> Default for RwLock<T> {
+    #[track_caller]
+    fn default() -> Self {
+        Self::new(T::default())
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Goal: a lock of a free mutex counts nothing. A wait counts at the lock's site, with its
-    /// time, for each lock of the site.
-    #[test]
-    fn waits_are_counted_by_site() {
-        static HERE: Site = Site::new("observe test");
-        let (one, other) = (Mutex::new(&HERE, 0), Mutex::new(&HERE, 0));
-        *one.lock() += 1;
-        assert_eq!(HERE.stat().wait_ns.count(), 0);
-        assert!(lock_stats().iter().all(|s| s.name != "observe test"));
-        for lock in [&one, &other] {
-            let held = lock.lock();
-            std::thread::scope(|scope| {
-                let waiter = scope.spawn(|| *lock.lock() += 1);
-                while HERE.waiting.load(Relaxed) == 0 {
-                    std::thread::yield_now();
-                }
-                HERE.waiting.store(0, Relaxed);
-                drop(held);
-                waiter.join().unwrap();
-            });
-        }
-        let stat = lock_stats().into_iter().find(|s| s.name == "observe test").unwrap();
-        assert_eq!((stat.wait_ns.count(), stat.total_ns > 0), (2, true));
-        assert_eq!((*one.lock(), *other.lock()), (2, 1));
-    }
-}
+mod tests;

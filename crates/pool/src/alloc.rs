@@ -71,9 +71,9 @@ use crate::Mos;
 use crate::metaslab::TopVdev;
 use live::slot;
 use observe::Site;
+use observe::lock::{Condvar, Mutex};
 use ondisk::gang::GANG_HEADER_SIZE;
 use ondisk::{Dva, Psize, Txg, VdevId};
-use parking_lot::{Condvar, Mutex};
 use state::State;
 use vdev::TreeCell;
 use zio::{NoSpace, Space, Want};
@@ -106,7 +106,7 @@ impl Allocator {
     fn with(tree: TreeCell, state: State) -> Allocator {
         Allocator {
             tree,
-            state: observe::Mutex::new(&STATE, state),
+            state: observe::Mutex::of(&STATE, state),
             loading: Mutex::default(),
             given_back: Condvar::new(),
         }

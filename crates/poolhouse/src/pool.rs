@@ -2,9 +2,9 @@
 
 use crate::{Dataset, Error, Result};
 use dsl::Dsl;
+use observe::lock::Mutex;
 use observe::ops::OpTable;
 use ondisk::Txg;
-use parking_lot::Mutex;
 use spa::import::{Claim, Options, Resources, Rewind, SystemClock, import_for_writing};
 use spa::{Candidate, Discovery, Host, Spa};
 use std::collections::HashMap;

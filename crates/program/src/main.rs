@@ -41,6 +41,7 @@ usage: poolhouse COMMAND [ARGUMENT ...]
     slower            print slow operations, also of the past, and where their time went
     trace             count events of the daemon by who, what and where, or print them
     cost              run a command, and say what it costs the daemon
+    lockstat          print for which locks threads of the daemon wait, and where in its code
     txgs              print the newest transaction groups, why each closed, and where its time went
     arc_summary       report on the cache and what belongs to it
     metrics           print what pools, devices and the cache do, as Prometheus reads it
@@ -54,7 +55,7 @@ poolhouse help COMMAND says more.
 
 /// The commands that `USAGE` lists.
 const COMMANDS: &str = "zpool zfs zdb zstream zinject ls cp send stream export unexport exports afs attach detach man bench serve get set \
-                        arcstat top ops slower trace cost txgs arc_summary metrics histogram estimate doctor completion";
+                        arcstat top ops slower trace cost lockstat txgs arc_summary metrics histogram estimate doctor completion";
 
 fn main() -> ExitCode {
     let mut words = std::env::args_os();
@@ -131,8 +132,8 @@ fn run(command: &str, words: &[String], mut out: Out, mut err: Out) -> i32 {
         "afs" if words.first().is_some_and(|verb| verb == "export" || verb == "adopt") => {
             return rescued(command, words, out, err);
         }
-        "zpool" | "zfs" | "afs" | "top" | "ops" | "slower" | "trace" | "cost" | "txgs" | "export"
-        | "unexport" | "exports" | "attach" | "detach" => {
+        "zpool" | "zfs" | "afs" | "top" | "ops" | "slower" | "trace" | "cost" | "lockstat" | "txgs"
+        | "export" | "unexport" | "exports" | "attach" | "detach" => {
             return openzfs(command, words, out, err);
         }
         "zdb" => return zdb::run(words, &mut out, &mut err, &Clock::system()),
@@ -245,6 +246,7 @@ fn openzfs(command: &str, words: &[String], out: Out, err: Out) -> i32 {
         "slower" => cli::slower::run(&mut cx, words),
         "trace" => cli::trace::run(&mut cx, words),
         "cost" => cli::cost::run(&mut cx, words),
+        "lockstat" => cli::lockstat::run(&mut cx, words),
         "txgs" => cli::txgs::run(&mut cx, words),
         _ => cli::exports::run(&mut cx, command, words),
     };

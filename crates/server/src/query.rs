@@ -269,7 +269,7 @@ mod tests {
         let all = [pools.table().pool("silent").unwrap()];
         assert_eq!(each_soon(&all, false, |_| 1), [Some(1)]);
         let (release, held) = channel::<()>();
-        let held = parking_lot::Mutex::new(held);
+        let held = observe::lock::Mutex::new(held);
         assert_eq!(each_soon(&all, false, move |_| held.lock().recv().is_ok()), [None]);
         assert_eq!(each_soon(&all, false, |_| 2), [None]);
         release.send(()).unwrap();

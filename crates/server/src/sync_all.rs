@@ -20,8 +20,8 @@
 use crate::pools::table::PoolTable;
 use fuse::Hearing;
 use fuse::tree::{Attr, Entry, FileTree, Flags, Node, Seek, Statfs, Time};
+use observe::lock::{Condvar, Mutex, MutexGuard};
 use ondisk::Guid;
-use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::fs::MemfdFlags;
 use rustix::io::Errno;
 use std::collections::BTreeMap;

@@ -13,7 +13,7 @@
 use crate::pools::Pools;
 use crate::view;
 use api::{Caller, DatasetChange, DiffPart, DiffRequest, Error, Reason};
-use parking_lot::Mutex;
+use observe::lock::Mutex;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 

@@ -23,8 +23,8 @@ use std::path::Path;
 use std::sync::{Arc, Weak};
 
 use device::{Device, DeviceError, FileDevice, Layer, Mode};
+use observe::lock::Mutex;
 use ondisk::{Guid, VdevKind};
-use parking_lot::Mutex;
 
 use crate::discovery::location::Identity;
 use crate::discovery::probe;

@@ -24,10 +24,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use dmu::Tx;
 use dsl::sync::Event;
+use observe::lock::Mutex;
 use observe::{Tunable, Unit};
 use ondisk::feature::Feature;
 use ondisk::{Txg, Uberblock, bytes, mos};
-use parking_lot::Mutex;
 use pool::Mos;
 
 use crate::pool_core::PoolCore;

@@ -38,8 +38,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use device::Device;
+use observe::lock::Mutex;
 use ondisk::{Guid, VdevKind};
-use parking_lot::Mutex;
 
 use crate::initialize_trim::InitializeTrim;
 use crate::new_vdevs::claim_file;

@@ -14,8 +14,8 @@
 //! OpenZFS `spa_errlog_sync`, `spa_errlog_rotate`, `spa_upgrade_errlog`.
 
 use dmu::Tx;
+use observe::lock::Mutex;
 use ondisk::scan::ErrBookmark;
-use parking_lot::Mutex;
 use pool::errlog::ErrLog;
 
 use crate::damaged::{HEAD_ERRLOG, Search};

@@ -46,8 +46,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::thread::JoinHandle;
 
+use observe::lock::{Condvar, Mutex};
 use ondisk::{Guid, VdevConfig, VdevId, VdevKind};
-use parking_lot::{Condvar, Mutex};
 use vdev::{Tree, VdevState};
 
 use crate::pool_core::PoolCore;

@@ -24,9 +24,9 @@
 
 use std::time::Duration;
 
+use observe::lock::{Condvar, Mutex};
 use ondisk::Uberblock;
 use ondisk::uberblock::Mmp;
-use parking_lot::{Condvar, Mutex};
 
 /// Time between the writes of one leaf (`zfs_multihost_interval`).
 pub(crate) const INTERVAL: Duration = Duration::from_secs(1);

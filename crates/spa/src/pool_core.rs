@@ -45,8 +45,8 @@ use std::time::{Duration, Instant};
 
 use device::Clock;
 use dsl::Dsl;
+use observe::lock::{Mutex, RwLock};
 use ondisk::{Guid, VdevId};
-use parking_lot::{Mutex, RwLock};
 use pool::Mos;
 use pool::alloc::Allocator;
 use vdev::{Tree, TxgRanges};

@@ -84,10 +84,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use observe::lock::{Condvar, Mutex};
 use observe::{Counter, Parameter, Unit};
 use ondisk::scan::{DSF_SCRUB_PAUSED, ErrorScrubPhys, ScanFunc, ScanPhys, ScanState};
 use ondisk::{Guid, Txg};
-use parking_lot::{Condvar, Mutex};
 use vdev::{Pace, TxgRanges};
 
 pub use queue::{SCAN_CHECKPOINT_INTVAL, SCAN_MEM_LIM_FACT};

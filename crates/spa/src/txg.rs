@@ -56,9 +56,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use observe::Site;
+use observe::lock::{Condvar, Mutex, MutexGuard};
 use observe::work::{self, Job, Task, TxgReason, Wait};
 use ondisk::Txg;
-use parking_lot::{Condvar, Mutex, MutexGuard};
 use vdev::Moved;
 use zio::{Entry, Suspended, Suspension};
 
@@ -318,7 +318,7 @@ impl Txgs {
             history,
         };
         let shared = Arc::new(Shared {
-            state: observe::Mutex::new(&STATE, state),
+            state: observe::Mutex::of(&STATE, state),
             work: Condvar::new(),
             done: Condvar::new(),
             suspension: sync.suspension(),

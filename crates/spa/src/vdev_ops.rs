@@ -28,8 +28,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use observe::lock::Mutex;
 use ondisk::Guid;
-use parking_lot::Mutex;
 
 use crate::aux_devices::Asides;
 use crate::checkpoint;

@@ -24,8 +24,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use observe::lock::{Condvar, Mutex};
 use ondisk::Guid;
-use parking_lot::{Condvar, Mutex};
 
 use crate::tree::{Node, NodeId, Tree};
 

@@ -17,9 +17,9 @@
 
 use std::ops::Range;
 
+use observe::lock::{Condvar, Mutex};
 use observe::work::{self, Wait};
 use ondisk::VdevId;
-use parking_lot::{Condvar, Mutex};
 
 /// A range of a top-level vdev's space.
 pub type VdevRange = (VdevId, Range<u64>);

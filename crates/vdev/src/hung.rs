@@ -16,9 +16,9 @@
 use std::time::{Duration, Instant};
 
 use device::Op;
+use observe::lock::Mutex;
 use observe::work::{self, Wait, Waiting};
 use ondisk::Guid;
-use parking_lot::Mutex;
 
 use crate::report::Trouble;
 use crate::tree::{Layout, Tree};

@@ -12,9 +12,9 @@
 
 use std::sync::Arc;
 
+use observe::lock::RwLock;
 use ondisk::VdevId;
 use ondisk::indirect::MappingEntry;
-use parking_lot::RwLock;
 
 use crate::tree::{Layout, Tree};
 use crate::{Result, VdevError};

@@ -36,9 +36,9 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use device::{DeviceError, Op};
+use observe::lock::Mutex;
 use ondisk::label::{BOOT_ENV_OFFSET, LABEL_SIZE, PHYS_OFFSET, RING_OFFSET};
 use ondisk::{DmuType, Guid, Txg};
-use parking_lot::Mutex;
 
 /// The kind of operation on a leaf, as far as faults distinguish it (`zio_type_t`, and probes).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -35,8 +35,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use device::Clock;
 use observe::Counter;
+use observe::lock::Mutex;
 use observe::work::{self, Wait};
-use parking_lot::Mutex;
 
 use crate::stats::Turn;
 

@@ -25,7 +25,7 @@
 //! # See
 //! OpenZFS `vdev_raidz_map_alloc`, `vdev_raidz_map_alloc_expanded`, `raidz_simulate_failure`.
 
-use parking_lot::RwLock;
+use observe::lock::RwLock;
 
 use ondisk::label::BOOT_SIZE;
 use ondisk::{Ashift, Txg};

@@ -7,9 +7,9 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use observe::lock::Mutex;
 use observe::{Tunable, Unit};
 use ondisk::Guid;
-use parking_lot::Mutex;
 
 use crate::tree::{Node, Tree};
 use crate::{VdevAux, VdevState, VdevStats};

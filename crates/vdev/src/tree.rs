@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Re
 use std::time::Duration;
 
 use device::{Device, DeviceError};
+use observe::lock::RwLock;
 use ondisk::indirect::MappingEntry;
 use ondisk::label::LABEL_START_SIZE;
 use ondisk::{Ashift, Asize, Guid, Psize, Txg, VdevId};
-use parking_lot::RwLock;
 
 use crate::alarm::{AlarmQueue, ErrorRates, Symptom};
 use crate::draid::Draid;

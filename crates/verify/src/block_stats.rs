@@ -18,10 +18,10 @@
 
 use crate::leaks::LeakCheck;
 use dsl::traverse::{Visitor, leads_on};
+use observe::lock::Mutex;
 use ondisk::blkptr::{Body, DVAS_PER_BP, Stored};
 use ondisk::dnode::DnodePhys;
 use ondisk::{Blkptr, DmuType, Dva, Offset, VdevId};
-use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use zio::{Bookmark, ReadOptions, Zio};
 

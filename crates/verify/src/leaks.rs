@@ -25,11 +25,11 @@
 //! # See
 //! OpenZFS `zdb_leak_init`, `zdb_leak_fini` in `cmd/zdb/zdb.c`, `metaslab_claim`.
 
+use observe::lock::Mutex;
 use ondisk::blkptr::Stored;
 use ondisk::indirect::MappingEntry;
 use ondisk::spacemap::MapType;
 use ondisk::{BlkId, Blkptr, Dva, Level, ObjNum, Psize, SPA_MINBLOCKSHIFT, VdevId, VdevKind, mos};
-use parking_lot::Mutex;
 use pool::metaslab::{Class, LogChanges, TopVdev};
 use pool::range::RangeSet;
 use pool::spacemap::{MapStep, SpaceMap};

@@ -5,7 +5,7 @@ use observe::{Tunable, Unit};
 
 /// Held by tests that set one, or that go by what it is by default.
 #[cfg(test)]
-pub(crate) static STEERING: parking_lot::Mutex<()> = parking_lot::Mutex::new(());
+pub(crate) static STEERING: observe::lock::Mutex<()> = observe::lock::Mutex::new(());
 
 /// What of the time that a write takes at its best the next one waits for others to join it, in
 /// percent (`zfs_commit_timeout_pct`).

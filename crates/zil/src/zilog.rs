@@ -85,10 +85,10 @@ use chain::Chain;
 use dmu::{Objset, Tx};
 use fill::RECORD_MAX;
 use observe::event::{self, ZilCommit};
+use observe::lock::Condvar;
 use observe::{Mutex, Site};
 use ondisk::zil::{ClonedRange, RecordBody, TxKind, Write};
 use ondisk::{Blkptr, DmuType, DnodePhys, ObjNum, Txg};
-use parking_lot::Condvar;
 use pending::{Body, Itx, Pending};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -213,9 +213,9 @@ impl Zilog {
             sa_xattrs,
             early: None,
             policy: AtomicU8::default(),
-            pending: Mutex::new(&PENDING, Pending::default()),
-            carry: Mutex::new(&CARRY, Carry::default()),
-            chain: Mutex::new(&CHAIN, Chain::default()),
+            pending: Mutex::of(&PENDING, Pending::default()),
+            carry: Mutex::of(&CARRY, Carry::default()),
+            chain: Mutex::of(&CHAIN, Chain::default()),
             landed: Condvar::new(),
             counters: Counters::default(),
             busy: AtomicBool::new(false),

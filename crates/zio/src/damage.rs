@@ -19,8 +19,8 @@
 //! OpenZFS `spa_log_error`, `spa_errlist_last`.
 
 use crate::{Bookmark, Error};
+use observe::lock::Mutex;
 use ondisk::{Blkptr, DmuType, Txg};
-use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;

@@ -1,7 +1,7 @@
 //! The source of the keys of encrypted blocks.
 
 use codec::crypt::DataKeys;
-use parking_lot::RwLock;
+use observe::lock::RwLock;
 use std::sync::Arc;
 
 /// Why there is no key.

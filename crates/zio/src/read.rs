@@ -11,12 +11,12 @@ use codec::checksum::embedded::{self, Verifier};
 use codec::checksum::{Checksum, Checksummer};
 use codec::crypt::DataKeys;
 use device::{AlignedBuf, Block, Sparse};
+use observe::lock::{Mutex, RwLock};
 use ondisk::blkptr::{Body, Stored};
 use ondisk::version::{SPA_VERSION_DITTO_BLOCKS, SPA_VERSION_FEATURES};
 use ondisk::{
     Blkptr, ByteOrder, ChecksumKind, CompressKind, Corrupt, DmuType, Dva, Psize, SPA_MINBLOCKSHIFT, Txg,
 };
-use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use vdev::{Tree, TreeCell, inject};

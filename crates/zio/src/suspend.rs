@@ -28,8 +28,8 @@
 //! # See
 //! OpenZFS `zio_suspend`, `zio_resume`, `zio_resume_wait`, `dmu_tx_try_assign`.
 
+use observe::lock::{Condvar, Mutex};
 use observe::work::{self, Wait};
-use parking_lot::{Condvar, Mutex};
 
 /// What happens to a pool whose devices fail: the pool property `failmode`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -13,8 +13,8 @@
 //! The queue's lock is held to take an invitation to help. Each item and each result has a lock of
 //! its own, held to move it. The lock of the work is held for reading by the threads that do it.
 
+use observe::lock::{Condvar, Mutex, RwLock};
 use observe::work::{Helping, Team};
-use parking_lot::{Condvar, Mutex, RwLock};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -16,7 +16,7 @@ use std::hash::Hash;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
+use observe::lock::{Condvar, Mutex};
 
 /// How an attempt to get an answer ended.
 pub(super) enum Answer<V> {

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use observe::lock::Mutex;
 use rx::security::Level;
 use rx::security::rxkad::{Client, Key, Keys, SUPERUSER};
 use rx::{Connection, Endpoint};

@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 
-use parking_lot::Mutex;
+use observe::lock::Mutex;
 
 use super::{lines, word};
 
@@ -117,7 +117,7 @@ impl Superusers {
         self.up_to_date().list.has(name)
     }
 
-    fn up_to_date(&self) -> parking_lot::MutexGuard<'_, Known> {
+    fn up_to_date(&self) -> observe::lock::MutexGuard<'_, Known> {
         let mut known = self.known.lock();
         if known.checked.is_none_or(|at| at.elapsed() >= CHECK)
             && let Err(error) = self.read(&mut known)

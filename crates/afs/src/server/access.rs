@@ -14,7 +14,7 @@ use std::net::SocketAddrV4;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use observe::lock::Mutex;
 use rx::engine::Info;
 use rx::security::{ConnectionId, Identity};
 

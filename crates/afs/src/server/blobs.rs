@@ -12,7 +12,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use observe::lock::Mutex;
 use zpl::{DirCookie, FileSystem, Node};
 
 use super::instance::Instance;

@@ -38,7 +38,7 @@ use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use observe::lock::{Condvar, Mutex, MutexGuard};
 
 use super::hosts::{Host, Hosts, whole};
 use crate::calls::fileserver::MAX_FIDS;

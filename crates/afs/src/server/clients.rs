@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use observe::lock::Mutex;
 use rx::security::Null;
 use rx::{Connection, Endpoint, call_all};
 

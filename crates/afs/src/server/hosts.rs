@@ -48,7 +48,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex, RwLock};
+use observe::lock::{Condvar, Mutex, RwLock};
 
 use super::clients::{About, Clients, Failure};
 use crate::calls::callback::ERROR_TRANSLATION;

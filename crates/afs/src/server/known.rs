@@ -10,7 +10,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use observe::lock::Mutex;
 
 use super::access::About;
 use super::instance::Instance;

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use observe::lock::Mutex;
 
 use crate::errors::errno::EAGAIN;
 use crate::types::Vnode;

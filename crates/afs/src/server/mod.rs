@@ -59,7 +59,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use parking_lot::{Condvar, Mutex, RwLock};
+use observe::lock::{Condvar, Mutex, RwLock};
 use rx::Endpoint;
 use rx::engine::Info;
 use rx::security::rxkad::{self, Keys, SUPERUSER};
@@ -655,7 +655,7 @@ fn run_ticker(core: &Core, stop: &Stop) {
     while !*stopped {
         stop.wake.wait_for(&mut stopped, TICK);
         if !*stopped {
-            parking_lot::MutexGuard::unlocked(&mut stopped, || core.tick(begun.elapsed().as_secs() as u32));
+            observe::lock::MutexGuard::unlocked(&mut stopped, || core.tick(begun.elapsed().as_secs() as u32));
         }
     }
 }
@@ -664,7 +664,7 @@ fn run_ticker(core: &Core, stop: &Stop) {
 fn run_keeper(core: &Core, stop: &Stop) {
     let mut stopped = stop.stopped.lock();
     while !*stopped {
-        while !*stopped && parking_lot::MutexGuard::unlocked(&mut stopped, || core.check_next()) {}
+        while !*stopped && observe::lock::MutexGuard::unlocked(&mut stopped, || core.check_next()) {}
         if *stopped {
             return;
         }
@@ -672,7 +672,7 @@ fn run_keeper(core: &Core, stop: &Stop) {
         if *stopped || !waited.timed_out() {
             continue;
         }
-        parking_lot::MutexGuard::unlocked(&mut stopped, || {
+        observe::lock::MutexGuard::unlocked(&mut stopped, || {
             // Their pools are not held meanwhile: one of them may be exported.
             let ids: Vec<PartitionId> = core.partitions().iter().map(|partition| partition.id).collect();
             for id in ids {

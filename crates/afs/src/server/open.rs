@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 use dsl::LongHold;
+use observe::lock::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use ondisk::Txg;
-use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use zpl::FileSystem;
 
 use super::blobs::Blobs;

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use observe::lock::Mutex;
 
 use super::callbacks::{SetAside, VolumeCallBacks};
 use super::remembered::{Kept, Unchecked};

@@ -27,7 +27,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use parking_lot::Mutex;
+use observe::lock::Mutex;
 
 use super::callbacks::SetAside;
 use super::hosts::{Hosts, SavedHost};

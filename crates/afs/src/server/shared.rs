@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use parking_lot::Mutex;
+use observe::lock::Mutex;
 
 use super::activity::volumes::Partitions;
 use super::blobs::Blobs;

@@ -20,8 +20,8 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use observe::lock::RwLock;
 use observe::{Mutex, Site};
-use parking_lot::RwLock;
 
 use super::activity::volumes::{OfVolume, Order, Sums};
 use super::callbacks::{CallBacks, VolumeCallBacks};
@@ -211,7 +211,7 @@ impl Table {
     /// An empty table, for volumes with these promises.
     pub fn new(callbacks: Arc<CallBacks>, shared: Arc<Shared>) -> Self {
         Self {
-            parts: std::array::from_fn(|_| Mutex::new(&PART, Part::default())),
+            parts: std::array::from_fn(|_| Mutex::of(&PART, Part::default())),
             partitions: RwLock::default(),
             counts: std::array::from_fn(|_| AtomicUsize::new(0)),
             callbacks,

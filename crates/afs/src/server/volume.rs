@@ -26,8 +26,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use observe::lock::{Mutex, RwLock, RwLockReadGuard};
 use ondisk::Txg;
-use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
 use super::activity::volumes::Usage;
 use super::callbacks::VolumeCallBacks;

@@ -7,7 +7,7 @@
 //! the server knows of which volumes it must say that callers should wait.
 
 use dsl::{ListOptions, Listed};
-use parking_lot::Mutex;
+use observe::lock::Mutex;
 use poolhouse::Pool;
 
 use super::Result;

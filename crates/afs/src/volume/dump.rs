@@ -3,8 +3,8 @@
 use std::io::Write;
 use std::sync::Arc;
 
+use observe::lock::Mutex;
 use ondisk::ObjNum;
-use parking_lot::Mutex;
 use zpl::{AfsBrief, AfsStatus, FileSystem, Node};
 
 use super::tree::MOST_VNODES;

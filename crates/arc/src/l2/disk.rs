@@ -8,13 +8,13 @@ use codec::checksum::fletcher4;
 use codec::compress::{self, ZstdLevel};
 use device::{AlignedBuf, Device};
 use observe::Counter;
+use observe::lock::{Condvar, Mutex, RwLock};
 use observe::work::{self, Wait};
 use ondisk::l2arc::{
     DevHeader, L2ARC_HDR_OFFSET, L2ARC_HDR_SIZE, L2ARC_LOG_BLK_MAX_ENTRIES, L2ARC_LOG_BLK_SIZE, LogBlock,
     LogEntry, LogPointer,
 };
 use ondisk::{Ashift, ByteOrder, CompressKind, Guid, SPA_MAXBLOCKSIZE};
-use parking_lot::{Condvar, Mutex, RwLock};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

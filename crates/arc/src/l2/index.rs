@@ -16,8 +16,8 @@
 
 use super::Disk;
 use crate::header::Key;
+use observe::lock::Mutex;
 use ondisk::Dva;
-use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;

@@ -19,7 +19,7 @@ use crate::l2::index::Name;
 use crate::tunables::ARC_EVICT_BATCH_LIMIT;
 use device::Block;
 use observe::event::{self, ArcEvict};
-use parking_lot::MutexGuard;
+use observe::lock::MutexGuard;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 

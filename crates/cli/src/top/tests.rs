@@ -318,7 +318,7 @@ fn waits_for_locks() {
     let lock = |count| {
         let buckets = vec![(1_000_000, count)];
         let waits = TopTimes { sum: count * 1_000_000, max: 1_000_000, buckets };
-        vec![api::TopLock { name: "afs volumes".to_owned(), waits }]
+        vec![api::TopLock { name: "afs volumes".to_owned(), waits, ..api::TopLock::default() }]
     };
     let at = |second, count| Top { locks: lock(count), afs: false, ..reading(second) };
     let lines = good(vec![at(110, 100), at(112, 350)], "-v locks 2 1");

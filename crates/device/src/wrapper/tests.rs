@@ -1,7 +1,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use observe::lock::Mutex;
 
 use crate::{Clock, Device, Faulty, Recording, Region, Result, Slow, Spinning};
 

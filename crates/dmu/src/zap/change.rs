@@ -9,9 +9,9 @@ use super::{Match, Normalization, Shape, Shared, State, Value, View, Wanted, Zap
 use crate::zap::fat::FatKey;
 use crate::zap::room::{Add, most_chunks};
 use crate::{Dnode, Error, NewObject, Objset, Result, Tx};
+use observe::lock::RwLockWriteGuard;
 use ondisk::zap::{MICRO_NAME_MAX, MicroZapMut, ZAP_MAXNAMELEN, ZAP_MAXVALUELEN, ZapFlags};
 use ondisk::{BlkId, DmuType, ObjNum};
-use parking_lot::RwLockWriteGuard;
 
 /// Bytes of a block of a fat ZAP (`fzap_default_block_shift`).
 pub(super) const FAT_BLOCK: u32 = 1 << 14;

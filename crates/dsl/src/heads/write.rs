@@ -11,8 +11,8 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use dmu::Tx;
+use observe::lock::Mutex;
 use ondisk::Blkptr;
-use parking_lot::Mutex;
 use zio::Workers;
 
 use super::HeadSync;

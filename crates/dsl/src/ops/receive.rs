@@ -30,12 +30,12 @@ use crate::sync::{SyncTask, Syncing, TaskNeed};
 use crate::{Error, Kind, Name, Result, Tail, ZFS_MAX_DATASET_NAME_LEN};
 use dmu::zap::Value;
 use dmu::{DnodesShape, Objset};
+use observe::lock::Mutex;
 use observe::{Tunable, Unit};
 use ondisk::dsl::{DS_FLAG_CI_DATASET, DS_FLAG_INCONSISTENT, DslDatasetPhys};
 use ondisk::objset::ObjsetKind;
 use ondisk::replay::{Begin, features, flags};
 use ondisk::{DmuType, ObjNum, mos};
-use parking_lot::Mutex;
 use std::sync::Arc;
 
 /// The hidden child of an existing dataset that a stream goes into (`recv_clone_name`).

@@ -11,9 +11,9 @@ use crate::error::Refusal;
 use crate::heads::LongHold;
 use crate::sync::{SyncTask, Syncing, TaskNeed};
 use crate::{Error, Name, Result, Tail};
+use observe::lock::Mutex;
 use ondisk::bookmark::{BookmarkPhys, RedactBlock, RedactionListPhys, ZBM_FLAG_HAS_FBN};
 use ondisk::{DmuType, ObjNum, SPA_MAXBLOCKSIZE, SPA_OLD_MAXBLOCKSIZE, mos};
-use parking_lot::Mutex;
 use std::sync::Arc;
 
 /// Most bytes of a bonus in a dnode of one slot (`dmu_bonus_max`).

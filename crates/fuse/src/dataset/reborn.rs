@@ -17,8 +17,8 @@
 //! Before the first rollback the era is 0, and no table is read.
 
 use crate::tree::Node;
+use observe::lock::RwLock;
 use ondisk::ObjNum;
-use parking_lot::RwLock;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -10,7 +10,7 @@ use crate::system::{self, Detach, Options, Places};
 use crate::tree::Node;
 use crate::users::{Files, Which};
 use crate::workers::Workers;
-use parking_lot::{Mutex, RwLock};
+use observe::lock::{Mutex, RwLock};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};

@@ -8,7 +8,7 @@
 //! A released place is reused as late as possible. So an old number, such as one in an NFS file
 //! handle, rarely means something else.
 
-use parking_lot::{Mutex, RwLock};
+use observe::lock::{Mutex, RwLock};
 use std::collections::VecDeque;
 use std::sync::OnceLock;
 

@@ -17,7 +17,7 @@
 
 use super::Shared;
 use crate::abi::{self, InvalEntry, InvalInode, NOTIFY_INVAL_ENTRY, NOTIFY_INVAL_INODE, OutHeader};
-use parking_lot::{Condvar, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use observe::lock::{Condvar, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::collections::BTreeSet;
 use zerocopy::IntoBytes;
 

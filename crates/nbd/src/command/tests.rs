@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used, reason = "a test says where it failed by panicking")]
 
 use super::*;
-use parking_lot::Mutex;
+use observe::lock::Mutex;
 
 /// A disk in memory with blocks of 4 KiB, which records what was flushed.
 struct Memory {

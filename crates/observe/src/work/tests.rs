@@ -174,7 +174,7 @@ fn places_have_numbers() {
 #[test]
 fn locks_are_waits() {
     static HERE: crate::Site = crate::Site::new("observe work test");
-    let lock = crate::Mutex::new(&HERE, ());
+    let lock = crate::Mutex::of(&HERE, ());
     let (held, tried) = (Barrier::new(2), Barrier::new(2));
     std::thread::scope(|scope| {
         scope.spawn(|| {

@@ -46,6 +46,7 @@ use arc::Cache;
 use codec::compress::ZstdLevel;
 use dmu::zap::{Normalization, Value, Zap};
 use dmu::{NewObject, Objset, Tx};
+use observe::lock::Mutex;
 use ondisk::blkptr::Body;
 use ondisk::ddt::{
     DDL_FLAG_FLUSHING, DDT_CLASS_NAMES, DDT_FLAG_FLAT, DDT_FLAG_LOG, DdtKey, DdtPacking, DdtPhys,
@@ -53,7 +54,6 @@ use ondisk::ddt::{
 use ondisk::mos::{DDT_STATS, DIRECTORY_OBJECT};
 use ondisk::zap::ZapFlags;
 use ondisk::{Blkptr, ByteOrder, ChecksumKind, CompressKind, Corrupt, DmuType, Dva, ObjNum, Txg, VdevId};
-use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Weak};
 use zio::{Found, IoFlags, ReadOptions, Space};

@@ -4,7 +4,7 @@
 //! directories of their parents, and the maps of features, again and again.
 
 use dmu::Dnode;
-use parking_lot::Mutex;
+use observe::lock::Mutex;
 
 /// The number of slots. The last bits of an object's number choose its slot.
 const SLOTS: usize = 128;

@@ -33,7 +33,7 @@ use std::sync::Arc;
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use observe::lock::{Condvar, Mutex, MutexGuard};
 
 use super::Service;
 use super::lines::{Line, Lines};

@@ -348,7 +348,7 @@ fn questions_have_a_rate() {
 struct Blocking {
     begun: Sender<()>,
     /// Free when the calls may end.
-    gate: Arc<parking_lot::Mutex<()>>,
+    gate: Arc<observe::lock::Mutex<()>>,
 }
 
 impl Service for Blocking {
@@ -373,7 +373,7 @@ fn blocked_calls_do_not_end_the_receipt() {
     const MOST: u8 = 4;
     for shards in [1, 2] {
         let (begun, begins) = channel();
-        let gate = Arc::new(parking_lot::Mutex::new(()));
+        let gate = Arc::new(observe::lock::Mutex::new(()));
         let closed = gate.lock();
         let service = Blocking { begun, gate: Arc::clone(&gate) };
         let services: Vec<(u16, Arc<dyn Service>)> = vec![(1, Arc::new(service))];
@@ -420,7 +420,7 @@ fn what_stays_free_is_seen() {
 /// Goal: a socket whose thread is blocked in a call is served, however busy the other one is.
 #[test]
 fn a_busy_socket_leaves_no_other_deaf() {
-    let ((begun, begins), gate) = (channel(), Arc::new(parking_lot::Mutex::new(())));
+    let ((begun, begins), gate) = (channel(), Arc::new(observe::lock::Mutex::new(())));
     let closed = gate.lock();
     let services: Vec<(u16, Arc<dyn Service>)> =
         vec![(1, Arc::new(Blocking { begun, gate: Arc::clone(&gate) }))];

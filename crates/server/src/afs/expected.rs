@@ -13,8 +13,8 @@
 //! # Absent
 //! Pools that no default cache file lists.
 
+use observe::lock::Mutex;
 use ondisk::Guid;
-use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 

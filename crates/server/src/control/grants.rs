@@ -35,7 +35,7 @@ use dsl::deleg::{self, Credentials};
 use dsl::prop::is_user_property;
 use dsl::{Prop, Value};
 use mount_rules::Where;
-use parking_lot::Mutex;
+use observe::lock::Mutex;
 use serde::Deserialize;
 use std::collections::BTreeSet;
 

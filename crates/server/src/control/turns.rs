@@ -12,7 +12,7 @@
 //! that make a pool continue, or end the daemon, need no turn (`http`).
 
 use api::{Budget, Share, TIME_OF_OTHERS};
-use parking_lot::Mutex;
+use observe::lock::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -34,7 +34,7 @@ mod job;
 
 use api::Event;
 use folder::Folder;
-use parking_lot::{Condvar, Mutex};
+use observe::lock::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::io::{PipeReader, PipeWriter};
 use std::path::{Path, PathBuf};
@@ -227,7 +227,7 @@ impl Zedlets {
 
     fn wait(
         &self,
-        state: &mut parking_lot::MutexGuard<'_, State>,
+        state: &mut observe::lock::MutexGuard<'_, State>,
         time: Duration,
         so: impl Fn(&State) -> bool,
     ) {

@@ -12,7 +12,7 @@ use afs::server::store::Beside;
 use api::{Caller, Error, Reason};
 use fuse::{Content, Detach};
 use mount_rules::Plan;
-use parking_lot::Mutex;
+use observe::lock::Mutex;
 use poolhouse::Pool;
 use std::path::Path;
 use std::sync::{Arc, Weak};

@@ -15,7 +15,7 @@
 //! # Locks
 //! The queue's lock is held to take and add work, never while a job runs.
 
-use parking_lot::{Condvar, Mutex};
+use observe::lock::{Condvar, Mutex};
 use std::path::Path;
 
 /// The result of the job for one place.
@@ -154,7 +154,7 @@ impl<E: Send> Walk<'_, E> {
             let fate = if queue.spoiled[at] {
                 Fate::Skipped
             } else {
-                parking_lot::MutexGuard::unlocked(&mut queue, || match job(at) {
+                observe::lock::MutexGuard::unlocked(&mut queue, || match job(at) {
                     Ok(()) => Fate::Done,
                     Err(error) => Fate::Failed(error),
                 })

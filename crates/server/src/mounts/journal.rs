@@ -27,7 +27,7 @@
 //! Mounts of daemons that had no journal, and pools that were exported in order.
 
 use fuse::system::Mounted;
-use parking_lot::Mutex;
+use observe::lock::Mutex;
 use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};

@@ -5,7 +5,7 @@ use afs::server::store::is_volume_name;
 use api::{Error, MountFailure, Reason};
 use dsl::Dsl;
 use mount_rules::Plan;
-use parking_lot::Mutex;
+use observe::lock::Mutex;
 
 /// The result of a pass over datasets.
 #[derive(Debug, Default)]

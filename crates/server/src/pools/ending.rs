@@ -26,7 +26,7 @@ use crate::pools::imported::{Imported, Mounted};
 use crate::pools::unmounting::unmount_all;
 use api::{Caller, Error, Reason};
 use fuse::Detach;
-use parking_lot::{Condvar, Mutex};
+use observe::lock::{Condvar, Mutex};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

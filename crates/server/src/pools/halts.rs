@@ -1,6 +1,6 @@
 //! Pools that stop writing: suspended or broken.
 
-use parking_lot::Mutex;
+use observe::lock::Mutex;
 use poolhouse::Pool;
 use std::sync::Arc;
 use std::time::SystemTime;

@@ -6,7 +6,7 @@ use crate::query::known::Known;
 use crate::view::PoolFacts;
 use crate::volumes::attach::device::Taken;
 use api::{Error, Reason};
-use parking_lot::{Mutex, RwLock};
+use observe::lock::{Mutex, RwLock};
 use poolhouse::Pool;
 use spa::engine::PoolWriter;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! The progress of mount requests that a client watches.
 
 use api::{MountPhase, MountProgress};
-use parking_lot::Mutex;
+use observe::lock::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -13,8 +13,8 @@
 use crate::pools::imported::Imported;
 use api::{Error, Reason};
 use dsl::Name;
+use observe::lock::RwLock;
 use ondisk::Guid;
-use parking_lot::RwLock;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,7 +1,7 @@
 //! What status queries leave with a pool.
 
 use api::Pool;
-use parking_lot::Mutex;
+use observe::lock::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 

@@ -2,7 +2,7 @@
 
 use crate::service::*;
 use api::{HistoryKind, Layout, Peer, Vdev};
-use parking_lot::Mutex;
+use observe::lock::Mutex;
 
 /// What happens in the middle of the next request that reads the host's identity.
 type Midway = Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>;

@@ -18,7 +18,7 @@
 //! Messages of the level `debug` and below have no rate: only the daemon's owner can enable them.
 
 use crate::control::service_manager;
-use parking_lot::Mutex;
+use observe::lock::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use std::collections::HashMap;

@@ -227,7 +227,11 @@ fn attach(core: &Core, limit: usize) -> Vec<TopAttach> {
 }
 
 fn locks(limit: usize) -> Vec<TopLock> {
-    let row = |stat: observe::LockStat| TopLock { name: stat.name.to_owned(), waits: times(stat.wait_ns) };
+    let row = |stat: observe::LockStat| TopLock {
+        name: stat.name.to_owned(),
+        waits: times(stat.wait_ns),
+        callers: stat.callers.into_iter().map(|(caller, seen)| (caller, times(seen))).collect(),
+    };
     observe::lock_stats().into_iter().map(row).take(limit).collect()
 }
 

@@ -18,8 +18,8 @@ use std::time::Duration;
 
 use afs::server::AFS_SEND_BLOCKS;
 use arc::tunables::{ARC_LEAST, ARC_MAX, ARC_MIN};
+use observe::lock::Mutex;
 use observe::{OutOfRange, Parameter, Tunable};
-use parking_lot::Mutex;
 use spa::engine::{RESILVER_MIN_TIME, SCAN_SUSPEND_PROGRESS, SCAN_VDEV_BYTES, SCRUB_MIN_TIME};
 use spa::txg::{
     self, DELAY_MIN_DIRTY_PERCENT, DELAY_SCALE, DIRTY_DATA_MAX, DIRTY_DATA_SYNC_PERCENT, TXG_TIMEOUT,

@@ -2,7 +2,7 @@
 
 use dsl::prop::is_user_property;
 use dsl::{Bookmark, Dir, Dsl, Kind, ListOptions, Listed, Prop as Native, Property, Value};
-use parking_lot::Mutex;
+use observe::lock::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::view::dataset as trouble;

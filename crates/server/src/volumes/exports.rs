@@ -23,7 +23,7 @@ use api::chain;
 use api::{Caller, DatasetChange, Error, ExportList, OfferRequest, Offered, Reason, WithdrawRequest};
 use dsl::{Kind, Name, Prop, PropError, Tail};
 use nbd::{Exports, Listener, Listing, Offer, Server, Tls};
-use parking_lot::Mutex;
+use observe::lock::Mutex;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};

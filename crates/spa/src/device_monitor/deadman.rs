@@ -27,8 +27,8 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use observe::lock::{Condvar, Mutex};
 use observe::{Tunable, Unit};
-use parking_lot::{Condvar, Mutex};
 use vdev::Hung;
 
 use crate::pool_core::PoolCore;

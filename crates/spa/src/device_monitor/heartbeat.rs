@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use device::Device;
+use observe::lock::Mutex;
 use ondisk::label::{LABELS, MMP_BLOCKS_PER_LABEL, uberblock_count, uberblock_shift};
 use ondisk::{Ashift, Guid, Txg, VdevConfig};
-use parking_lot::Mutex;
 use vdev::label::LabelWriter;
 use zio::Reason;
 

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use device::{Device, DeviceError, FileDevice, Layer, Mode, Region};
+use observe::lock::Mutex;
 use ondisk::{gpt, mbr};
-use parking_lot::Mutex;
 
 use crate::aux_devices;
 use crate::discovery::probe;

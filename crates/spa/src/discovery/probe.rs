@@ -24,8 +24,8 @@
 
 mod patient;
 
+use observe::lock::{Condvar, Mutex};
 use observe::{Tunable, Unit};
-use parking_lot::{Condvar, Mutex};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -3,7 +3,7 @@
 //! # See
 //! OpenZFS `ddt_prune_unique_entries`.
 
-use parking_lot::Mutex;
+use observe::lock::Mutex;
 use pool::ddt::Unshared;
 use std::sync::Arc;
 

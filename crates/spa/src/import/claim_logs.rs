@@ -22,9 +22,9 @@
 use dmu::{Objset, Tx};
 use dsl::ops::receive::{RECEIVING, ReceiveAbort};
 use dsl::{Dataset, Dsl, ListOptions, Listed};
+use observe::lock::Mutex;
 use ondisk::objset::ZIL_HEADER;
 use ondisk::{Blkptr, ObjNum, Txg, mos};
-use parking_lot::Mutex;
 use zil::{Claimant, Log, Plan};
 use zio::{ReadOptions, Space};
 

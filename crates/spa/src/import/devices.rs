@@ -13,8 +13,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use device::{Device, DeviceError, Layer, Mode};
+use observe::lock::Mutex;
 use ondisk::{Guid, PoolConfig, Txg, VdevConfig, VdevKind};
-use parking_lot::Mutex;
 use vdev::VdevAux;
 
 use crate::discovery;

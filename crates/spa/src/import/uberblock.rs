@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use device::Device;
+use observe::lock::Mutex;
 use ondisk::{Ashift, Guid, PoolConfig, Txg, Uberblock, VdevConfig};
-use parking_lot::Mutex;
 use vdev::Tree;
 
 use crate::SpaError;

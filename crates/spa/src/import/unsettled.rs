@@ -27,9 +27,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use dmu::{Change, Tx};
 use dsl::Dsl;
+use observe::lock::Mutex;
 use ondisk::mos::UNSETTLED;
 use ondisk::{ObjNum, Txg};
-use parking_lot::Mutex;
 use pool::Mos;
 
 const LAYOUT: u64 = 1;

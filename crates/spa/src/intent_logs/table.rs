@@ -11,7 +11,7 @@
 //! # See
 //! OpenZFS `zil_sums_global` of `zil.c`.
 
-use parking_lot::Mutex;
+use observe::lock::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use zil::{Stats, Zilog};

@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use dmu::Tx;
 use dsl::sync::Event;
+use observe::lock::Mutex;
 use ondisk::Txg;
-use parking_lot::Mutex;
 
 use crate::pool_core::PoolCore;
 use crate::pool_core::errors::{LifeError, ShapeError, SyncError};

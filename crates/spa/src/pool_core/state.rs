@@ -6,9 +6,9 @@ use std::sync::atomic::AtomicBool;
 
 use dmu::Tx;
 use dsl::sync::Event;
+use observe::lock::Mutex;
 use ondisk::config::PoolState;
 use ondisk::{Nvlist, RootedConfig, Uberblock};
-use parking_lot::Mutex;
 use pool::config::Features;
 
 use crate::import::aux::AuxVdev;

@@ -26,10 +26,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use observe::lock::Mutex;
 use observe::{Tunable, Unit};
 use ondisk::blkptr::BLKPTR_SIZE;
 use ondisk::{BlkId, Blkptr, Dva, ObjNum, Txg, VdevId};
-use parking_lot::Mutex;
 use zio::{Bookmark, NoSpace, Space, Want};
 
 use crate::scan::issue::Item;

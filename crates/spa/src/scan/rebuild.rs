@@ -55,10 +55,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use observe::lock::Mutex;
 use observe::{Tunable, Unit};
 use ondisk::scan::RebuildPhys;
 use ondisk::{Guid, Txg, VdevId, VdevKind};
-use parking_lot::Mutex;
 use pool::Mos;
 
 use crate::pool_core::errors::LifeError;

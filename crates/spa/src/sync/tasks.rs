@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use dsl::sync::SyncTask;
 use dsl::{Error, Refusal};
-use parking_lot::Mutex;
+use observe::lock::Mutex;
 
 /// The result of an operation, available when its txg has synced.
 #[derive(Debug, Clone, Default)]

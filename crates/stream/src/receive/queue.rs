@@ -12,9 +12,9 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use device::Block;
+use observe::lock::{Condvar, Mutex};
 use ondisk::ByteOrder;
 use ondisk::replay::Record;
-use parking_lot::{Condvar, Mutex};
 
 /// Most records of a batch.
 const AT_ONCE: usize = 128;

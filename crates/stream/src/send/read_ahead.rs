@@ -20,7 +20,7 @@
 
 use std::collections::VecDeque;
 
-use parking_lot::{Condvar, Mutex};
+use observe::lock::{Condvar, Mutex};
 
 use super::records::Payload;
 use super::walk::{Change, Stop};

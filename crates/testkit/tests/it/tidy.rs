@@ -70,6 +70,17 @@ const THREAD_LOCAL: [&str; 10] = [
     "crates/spa/src/txg/caller.rs",
 ];
 
+/// Files that may use locks which count no waits: the layer that counts, and what does not use it;
+/// locks of each block in the cache, which must be small; a lock that a thread may take twice.
+const PLAIN_LOCKS: [&str; 6] = [
+    "crates/observe/src/",
+    "crates/arc/src/sync.rs",
+    "crates/dmu/src/live.rs",
+    "crates/codec/src/",
+    "crates/device/src/buf/recycle.rs",
+    "crates/bench/src/",
+];
+
 /// The most lines of a source file, and the files that are longer for now. A number may only
 /// decrease.
 const MAX_LINES: usize = 800;
@@ -355,6 +366,31 @@ fn arguments_are_not_kept_in_threads() {
     }
     assert_none("these files keep something for each thread: pass it as an argument", &broken);
     assert!(unused.is_empty(), "{unused:?} keep nothing for a thread: take them off the list");
+}
+
+/// Goal: locks of the engine and of front ends count the waits for them.
+#[test]
+fn locks_count_waits() {
+    let mut broken = Vec::new();
+    for file in files(&root().join("crates"), &[".rs"]) {
+        let (name, text) = (relative(&file), fs::read_to_string(&file).unwrap());
+        let is_of_tests = [
+            "/tests/",
+            "tests.rs",
+            "/benches/",
+            "crates/testkit",
+            "crates/testpools",
+            "crates/sim",
+            "crates/fuzzing",
+        ]
+        .iter()
+        .any(|part| name.contains(part));
+        let may = is_of_tests || PLAIN_LOCKS.iter().any(|allowed| name.starts_with(allowed));
+        if !may && (text.contains("parking_lot") || text.contains("std::sync::Mutex")) {
+            broken.push(name);
+        }
+    }
+    assert_none("use the locks of `observe::lock`", &broken);
 }
 
 /// Goal: the code has no unfinished parts, no test sleeps, and no test is ignored without a reason.

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
 
 use device::{Device, MemDevice, Spinning};
-use parking_lot::Condvar;
+use observe::lock::Condvar;
 
 use super::*;
 

@@ -15,8 +15,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use device::Device;
+use observe::lock::RwLock;
 use ondisk::Guid;
-use parking_lot::RwLock;
 
 use super::{Layout, Node, Opener, Tree};
 use crate::{Result, VdevAux, VdevConfig, VdevState};

@@ -12,7 +12,7 @@
 //! # Locks
 //! The one mutex is not held while the device is flushed.
 
-use parking_lot::{Condvar, Mutex};
+use observe::lock::{Condvar, Mutex};
 
 use super::flush::FlushError;
 

@@ -3,8 +3,8 @@
 use super::waiting::Waiting;
 use crate::tunables::{COMMIT_TIMEOUT_PCT, MAXBLOCKSIZE};
 use observe::event::{self, ZilWrite};
+use observe::lock::MutexGuard;
 use ondisk::{Blkptr, Txg};
-use parking_lot::MutexGuard;
 use std::collections::VecDeque;
 use std::thread::Thread;
 use std::time::{Duration, Instant};

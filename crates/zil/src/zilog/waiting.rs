@@ -6,8 +6,8 @@
 //! take is still unwritten, one wakes: the leader, which fills blocks for all.
 
 use super::chain::Chain;
+use observe::lock::MutexGuard;
 use observe::work::{self, Wait};
-use parking_lot::MutexGuard;
 use std::thread::{self, Thread};
 use std::time::Duration;
 

@@ -29,8 +29,8 @@ use super::place::Bound;
 use super::{Failed, IssueThreads, Placed};
 use crate::{Bookmark, Error, Priority, Reason, Result, Zio};
 use device::Block;
+use observe::lock::Mutex;
 use ondisk::{Dva, Offset, Txg, VdevId};
-use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 

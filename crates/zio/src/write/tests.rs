@@ -2,13 +2,13 @@
 
 use crate::{Bookmark, NoSpace, ReadOptions, Space, Want, Workers, WritePolicy, WriteReq, Zio};
 use device::{AlignedBuf, Block, Device, MemDevice, Sparse};
+use observe::lock::Mutex;
 use ondisk::blkptr::Body;
 use ondisk::label::SPA_MINDEVSIZE;
 use ondisk::{
     Ashift, BlkId, Blkptr, ChecksumKind, CompressKind, DmuType, Dva, Guid, Level, Lsize, ObjNum, Offset, Txg,
     VdevConfig, VdevId, VdevKind,
 };
-use parking_lot::Mutex;
 use std::sync::Arc;
 use vdev::Tree;
 

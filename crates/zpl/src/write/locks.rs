@@ -5,8 +5,8 @@
 //! locks.
 
 use dmu::{RangeGuard, RangeLocks};
+use observe::lock::{Mutex, MutexGuard};
 use ondisk::ObjNum;
-use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 

@@ -2,7 +2,7 @@
 
 use super::{AclInherit, AclMode, Atime};
 use dsl::Prop;
-use parking_lot::RwLock;
+use observe::lock::RwLock;
 use std::sync::Arc;
 use zil::LogPolicy;
 

@@ -19,9 +19,9 @@ use crate::{Attr, Error, FileSystem, Fuid, Result, SpaceKind};
 use dmu::zap::{Value, Zap};
 use dmu::{DMU_GROUPUSED_OBJECT, DMU_PROJECTUSED_OBJECT, DMU_USERUSED_OBJECT, Objset};
 use dsl::Need;
+use observe::lock::RwLock;
 use ondisk::objset::ObjsetFlags;
 use ondisk::{DmuType, ObjNum};
-use parking_lot::RwLock;
 
 /// The kinds that limit bytes: users, groups, projects.
 const BYTES: [SpaceKind; 3] = [SpaceKind::UserQuota, SpaceKind::GroupQuota, SpaceKind::ProjectQuota];

@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use observe::lock::Mutex;
 use rx::security::rxkad::{Key, Keys, Server};
 use rx::security::{Class, Level};
 use rx::{Endpoint, Reply, Request, Service};

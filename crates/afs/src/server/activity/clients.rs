@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use observe::Counter;
-use parking_lot::Mutex;
+use observe::lock::Mutex;
 use rx::engine::Info;
 
 /// Parts of the table, each with its own lock.

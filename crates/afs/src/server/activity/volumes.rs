@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::ops::AddAssign;
 use std::sync::OnceLock;
 
+use observe::lock::Mutex;
 use observe::{Counter, Latency};
-use parking_lot::Mutex;
 
 use crate::partition::{MAX_PARTITIONS, PartitionId};
 use crate::types::VolumeId;

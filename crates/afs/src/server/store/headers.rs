@@ -26,8 +26,8 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use observe::lock::Mutex;
 use ondisk::Txg;
-use parking_lot::Mutex;
 
 use super::entry::{Changed, Entry, GONE, HEAD, MOST_CLONES, Owner};
 use super::kept::{List, MANY_CHANGES};

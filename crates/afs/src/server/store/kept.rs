@@ -20,9 +20,9 @@ use std::time::{Duration, Instant};
 use dmu::Change;
 use dsl::ops::create::Create;
 use dsl::{Setting, Value};
+use observe::lock::Mutex;
 use ondisk::dsl::DslDirPhys;
 use ondisk::{DmuType, ObjNum, Txg};
-use parking_lot::Mutex;
 use poolhouse::arc::{CacheType, Policy};
 use zpl::{FileSystem, NewFileSystem, Policies};
 

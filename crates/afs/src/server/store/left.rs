@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 
 use dsl::{ListOptions, Listed, Source, Value};
-use parking_lot::Mutex;
+use observe::lock::Mutex;
 use poolhouse::Pool;
 
 use super::blocks::{RECEIVED, Received};

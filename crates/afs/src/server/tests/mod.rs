@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
+use observe::lock::{Condvar, Mutex};
 
 use super::callbacks::{CallBacks, Limits};
 use super::clients::{About, Clients, Failure};

@@ -30,8 +30,8 @@ use std::net::SocketAddrV4;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use observe::lock::Mutex;
 use observe::{Tunable, Unit};
-use parking_lot::Mutex;
 use poolhouse::stream::{Forms, Options, Origin, SendError, send};
 use rx::Call as RxCall;
 use zpl::AFS_HEADER_MAX;

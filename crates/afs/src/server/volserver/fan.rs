@@ -25,7 +25,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
+use observe::lock::{Condvar, Mutex};
 use rx::Slice;
 
 #[cfg(test)]
@@ -156,7 +156,7 @@ impl Maker<'_> {
 
     /// Waits for a change, for as long as the receivers with full queues may have others wait.
     /// Those that took nothing for that time are left behind.
-    fn wait(&self, state: &mut parking_lot::MutexGuard<'_, State>) {
+    fn wait(&self, state: &mut observe::lock::MutexGuard<'_, State>) {
         let Some(lag) = self.fan.lag.filter(|_| state.lanes.iter().any(Lane::is_idle)) else {
             state.lanes.iter_mut().for_each(|lane| lane.blocks = None);
             return self.fan.changed.wait(state);

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use observe::lock::Mutex;
 
 use crate::errors::{errno, volser};
 use crate::server::header::Stored;

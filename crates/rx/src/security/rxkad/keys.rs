@@ -23,7 +23,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use parking_lot::Mutex;
+use observe::lock::Mutex;
 use zeroize::Zeroizing;
 
 use super::krb5;

@@ -26,8 +26,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use observe::lock::{Mutex, RwLock};
 use ondisk::{Guid, Nvlist, Value};
-use parking_lot::{Mutex, RwLock};
 
 use crate::pools::imported::Imported;
 use crate::view::PoolFacts;

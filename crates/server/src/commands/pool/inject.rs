@@ -6,9 +6,9 @@
 
 use crate::pools::table::PoolTable;
 use api::{Ailment, Caller, DataFault, DeviceFault, Error, InjectRequest, Injected, Reason, Spell};
+use observe::lock::Mutex;
 use ondisk::dnode::DNODE_MIN_SIZE;
 use ondisk::{DmuType, Guid, ObjNum};
-use parking_lot::Mutex;
 use spa::engine::Verdict;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -6,8 +6,8 @@
 
 use crate::pools::imported::Imported;
 use api::{Caller, Error, Reason};
+use observe::lock::{Condvar, Mutex};
 use ondisk::ObjNum;
-use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeMap;
 use std::net::Shutdown;
 use std::os::unix::net::{UnixListener, UnixStream};

@@ -287,7 +287,7 @@ fn waits() -> (Vec<TxgTotals>, Vec<TopLock>) {
         dirty_max: 8192,
     };
     let waits = TopTimes { sum: 2_500_000_000, max: 9, buckets: vec![(63, 1), (1023, 2)] };
-    (vec![txgs], vec![TopLock { name: "zil \"pending\"".to_owned(), waits }])
+    (vec![txgs], vec![TopLock { name: "zil \"pending\"".to_owned(), waits, ..TopLock::default() }])
 }
 
 /// Goal: a page has the sums over transaction groups of each pool, what is dirty, and the waits for

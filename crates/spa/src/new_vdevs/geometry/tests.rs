@@ -1,6 +1,6 @@
 use crate::new_vdevs::geometry::*;
+use observe::lock::Mutex;
 use ondisk::{Guid, PoolConfig};
-use parking_lot::Mutex;
 
 /// The tunables belong to the whole process: one test at a time sets them.
 static ALONE: Mutex<()> = Mutex::new(());

@@ -1,11 +1,11 @@
 use std::sync::Arc;
 
+use observe::lock::Mutex;
 use ondisk::blkptr::{Body, CryptParams, Stored};
 use ondisk::{
     Asize, BlkId, Blkptr, ByteOrder, ChecksumKind, CompressKind, DmuType, Dva, Level, Lsize, ObjNum, Offset,
     Psize, Txg, VdevId,
 };
-use parking_lot::Mutex;
 use proptest::prelude::*;
 use zio::{Bookmark, NoSpace, Space, Want};
 

@@ -4,10 +4,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, Weak};
 
 use device::{Block, Clock, Device, Fault, Op};
+use observe::lock::Mutex;
 use observe::{Counter, HistogramSnapshot};
 use ondisk::label::LABEL_START_SIZE;
 use ondisk::{Guid, Psize, Txg, VdevId};
-use parking_lot::Mutex;
 
 use super::{ClassSnapshot, IoType};
 use crate::tests::{READ, WRITE, open, root, top};

@@ -6,7 +6,7 @@ const WRITE: Duration = Duration::from_micros(1000);
 
 /// A chain with a clock that only the test moves.
 struct Clocked {
-    _steering: parking_lot::MutexGuard<'static, ()>,
+    _steering: observe::lock::MutexGuard<'static, ()>,
     chain: Chain,
     now: Instant,
     takes: u64,

@@ -3,9 +3,9 @@
 use super::{BOOKMARK, READ, noise, req};
 use crate::{FailMode, IoFlags, NoSpace, ReadOptions, Reason, Space, Want, WritePolicy, Zio};
 use device::{AlignedBuf, Block, Device, Fault, Faulty, MemDevice, Op};
+use observe::lock::Mutex;
 use ondisk::label::{LABEL_START_SIZE, SPA_MINDEVSIZE};
 use ondisk::{Ashift, Asize, Blkptr, DmuType, Dva, Guid, Offset, Psize, Txg, VdevConfig, VdevId, VdevKind};
-use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use vdev::Tree;

@@ -3,8 +3,8 @@
 use super::{BOOKMARK, READ, pool, req, text};
 use crate::{Clones, Dedup, Found, ReadOptions, WritePolicy, Zio};
 use device::Block;
+use observe::lock::Mutex;
 use ondisk::{Blkptr, ChecksumKind, Dva, Txg};
-use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
 
