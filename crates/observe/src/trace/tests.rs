@@ -70,7 +70,12 @@ fn counts_by_keys() {
         (0..7817).for_each(|_| does(&of, Op::Rmdir, 10, 0, Some(ENOTEMPTY)));
         (0..5).for_each(|_| does(&of, Op::Rmdir, 10, 0, None));
     };
-    std::thread::scope(|scope| (0..2).for_each(|_| drop(scope.spawn(work))));
+    std::thread::scope(|scope| {
+        // A scope waits for the closures of its threads; a join, for their thread-locals also.
+        for thread in [scope.spawn(work), scope.spawn(work)] {
+            thread.join().expect("a thread that counts");
+        }
+    });
     let rmdir = Op::Rmdir as u64;
     let expected = BTreeMap::from([([rmdir, 39, 0, 0], 2 * 7817), ([rmdir, 0, 0, 0], 10)]);
     let reading = session.read(false);
