@@ -140,10 +140,13 @@ fn measure(cx: &mut Cx, form: Form, program: &str, args: &[String]) -> Outcome {
             return Err(Stop::Fail(if error.kind() == std::io::ErrorKind::NotFound { 127 } else { 126 }));
         }
     };
-    let status = wait(cx, &mut child, &sessions)?;
+    let (status, counting) = wait(cx, &mut child, &sessions)?;
     let took = began.elapsed();
     let used = children();
-    let [ops, io] = end(cx, &mut sessions)?;
+    let Ok([ops, io]) = counting.and_then(|()| end(cx, &mut sessions)) else {
+        cx.err.put("the daemon's counts are lost; the command ended by itself\n");
+        return Ok(code(status));
+    };
     let times = Times { real: took.as_secs_f64(), user: used.0 - before.0, system: used.1 - before.1 };
     match form {
         Form::Json => json(cx, &times, &ops, &io),
@@ -159,12 +162,18 @@ fn end(cx: &mut Cx, sessions: &mut [TraceQuery; 2]) -> Result<[Traced; 2], Stop>
     Ok([ask(cx, ops)?, ask(cx, io)?])
 }
 
-/// Waits until the command has ended.
-fn wait(cx: &mut Cx, child: &mut Child, sessions: &[TraceQuery]) -> Result<ExitStatus, Stop> {
+/// Waits until the command has ended. Returns also whether the sessions were readable until then:
+/// a daemon that goes away does not end the command.
+fn wait(
+    cx: &mut Cx,
+    child: &mut Child,
+    sessions: &[TraceQuery; 2],
+) -> Result<(ExitStatus, Result<(), Stop>), Stop> {
     let mut read = Instant::now();
+    let mut counting = Ok(());
     loop {
         match child.try_wait() {
-            Ok(Some(status)) => return Ok(status),
+            Ok(Some(status)) => return Ok((status, counting)),
             Ok(None) => {}
             Err(error) => {
                 writeln!(cx.err, "cannot wait for the command: {error}");
@@ -172,11 +181,9 @@ fn wait(cx: &mut Cx, child: &mut Child, sessions: &[TraceQuery]) -> Result<ExitS
             }
         }
         (cx.sleep)(PAUSE);
-        if read.elapsed() >= READ {
+        if counting.is_ok() && read.elapsed() >= READ {
             read = Instant::now();
-            for session in sessions {
-                ask(cx, session)?;
-            }
+            counting = sessions.iter().try_for_each(|session| ask(cx, session).map(drop));
         }
     }
 }

@@ -4,7 +4,7 @@
 
 use super::*;
 use crate::sink;
-use api::{Caller, Error, FakeService, InProcess};
+use api::{Caller, Error, FakeService, InProcess, Reason};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 
@@ -55,6 +55,27 @@ fn report() {
     assert!(asked[0].under && asked[0].event == "op_done" && asked[1].event == "dev_io");
     let ends: Vec<_> = asked[asked.len() - 2..].iter().map(|query| (query.session, query.end)).collect();
     assert_eq!(ends, [(Some(1), true), (Some(2), true)]);
+}
+
+/// A daemon that goes away after it has begun its sessions.
+struct Gone;
+
+impl FakeService for Gone {
+    fn trace(&self, _: &Caller, query: &TraceQuery) -> Result<Traced, Error> {
+        match query.session {
+            Some(_) => Err(Error::new("the daemon", Reason::Daemon { what: "it has gone away".to_owned() })),
+            None => Ok(Traced { process: 1, session: 1, ..Traced::default() }),
+        }
+    }
+}
+
+/// Goal: a daemon that goes away costs the counts, not the command nor its exit code.
+#[test]
+fn daemon_goes_away() {
+    let service = Rc::new(InProcess::new(Box::new(Gone)));
+    let (code, _, err) = sink::ran(service, "-- false", run);
+    assert_eq!(code, 1);
+    assert!(err.contains("the daemon's counts are lost"), "{err}");
 }
 
 /// Goal: JSON has exact numbers.

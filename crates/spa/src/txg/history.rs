@@ -137,14 +137,15 @@ impl History {
         }
     }
 
-    /// Records a txg's next stage. The row of a txg that is no longer remembered is ignored.
-    pub(super) fn enter(&mut self, txg: Txg, stage: Stage) {
+    /// Records a txg's next stage. Returns how long those before it took, by their numbers. The row
+    /// of a txg that is no longer remembered is ignored.
+    pub(super) fn enter(&mut self, txg: Txg, stage: Stage) -> [Duration; 4] {
         let now = Instant::now();
-        self.sums.enter(txg, stage, now);
+        let took = self.sums.enter(txg, stage, now);
         if let Some(group) = self.find(txg) {
-            group.took[group.stage as usize % 4] = now.saturating_duration_since(group.since);
-            (group.stage, group.since) = (stage, now);
+            (group.took, group.stage, group.since) = (took, stage, now);
         }
+        took
     }
 
     /// Records that a txg closed, and why.
@@ -159,20 +160,17 @@ impl History {
     /// Records what a txg that is on disk held, what devices moved during its sync, and what the
     /// sync waited for.
     pub(super) fn committed(&mut self, txg: Txg, dirty: u64, moved: Moved, spent: Spent) {
-        self.enter(txg, Stage::Committed);
+        let took = self.enter(txg, Stage::Committed);
         if let Some(group) = self.find(txg) {
             (group.dirty, group.moved, group.spent) = (dirty, moved, spent);
-            let ns = |stage: Stage| {
-                let took = group.took[stage as usize % 4];
-                u64::try_from(took.as_nanos()).unwrap_or(u64::MAX)
-            };
-            event::txg_synced(|| TxgSynced {
-                txg: txg.0,
-                dirty,
-                open_ns: ns(Stage::Open),
-                ns: ns(Stage::Syncing),
-            });
         }
+        let ns = |stage: Stage| u64::try_from(took[stage as usize].as_nanos()).unwrap_or(u64::MAX);
+        event::txg_synced(|| TxgSynced {
+            txg: txg.0,
+            dirty,
+            open_ns: ns(Stage::Open),
+            ns: ns(Stage::Syncing),
+        });
     }
 
     /// Records how long a thread waited because so much was dirty.

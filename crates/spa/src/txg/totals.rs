@@ -38,12 +38,13 @@ impl Txgs {
     }
 }
 
-/// The stage of a txg, and since when.
+/// The stage of a txg, since when, and how long those before it took, by their numbers.
 #[derive(Debug, Clone, Copy)]
 struct Live {
     txg: Txg,
     stage: Stage,
     since: Instant,
+    took: [Duration; 4],
 }
 
 /// The sums, and the txgs that are not on disk yet.
@@ -54,13 +55,17 @@ pub(super) struct Summing {
 }
 
 impl Summing {
-    /// Counts a txg's next stage.
-    pub(super) fn enter(&mut self, txg: Txg, stage: Stage, now: Instant) {
+    /// Counts a txg's next stage. Returns how long its stages before that took, by their numbers.
+    pub(super) fn enter(&mut self, txg: Txg, stage: Stage, now: Instant) -> [Duration; 4] {
         let slot = &mut self.live[txg.0 as usize % TXG_SIZE];
+        let mut took = [Duration::ZERO; 4];
         if let Some(last) = slot.take().filter(|last| last.txg == txg) {
-            self.totals.took[last.stage as usize] += now.saturating_duration_since(last.since);
+            took = last.took;
+            took[last.stage as usize] = now.saturating_duration_since(last.since);
+            self.totals.took[last.stage as usize] += took[last.stage as usize];
         }
-        *slot = (stage != Stage::Committed).then_some(Live { txg, stage, since: now });
+        *slot = (stage != Stage::Committed).then_some(Live { txg, stage, since: now, took });
+        took
     }
 
     /// Counts a txg that closes.
