@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Usage: scripts/install.sh PROGRAM
-# Installs the program, its other names, shell completions, systemd units and scripts of bpftrace.
+# Installs the program, its other names, shell completions, systemd units, scripts of bpftrace, and
+# dashboards and alerts for Grafana and Prometheus.
 #   PREFIX (/usr/local)     where to install
 #   DESTDIR                 directory before PREFIX, for packages
 #   UNITDIR, USERUNITDIR    other directories for the units
@@ -29,6 +30,9 @@ unit() { # FILE FOLDER
 for file in systemd/*.service; do unit "$file" "$unit_dir"; done
 for file in systemd/user/*.service; do unit "$file" "$user_unit_dir"; done
 for file in bpf/*.bt; do install -D -m 755 "$file" "$dest$share/poolhouse/$file"; done
+for file in grafana/*.json grafana/alerts.yml; do
+  install -D -m 644 "$file" "$dest$share/poolhouse/$file"
+done
 complete() { # SHELL FILE
   mkdir -p "$(dirname "$dest$share/$2")"
   "$program" completion "$1" >"$dest$share/$2"

@@ -106,6 +106,12 @@ fn repairs_are_told() {
     assert!(errors > 0, "{text}");
     assert!(text.contains("scan: scrub repaired ") && text.contains("with 0 errors"), "{text}");
     assert!(!text.contains("scrub repaired 0B"), "{text}");
+    let document: serde_json::Value =
+        serde_json::from_str(&good("zpool status -j --json-int t", &house)).expect("JSON");
+    let healed = document.pointer("/pools/t/vdevs/t/vdevs/mirror-0/vdevs");
+    let healed = healed.and_then(|disks| disks.as_object()).expect("disks").values();
+    let healed: u64 = healed.filter_map(|disk| disk["self_healed"].as_u64()).sum();
+    assert!(healed > 0, "the disk that was repaired says so: {document}");
     same("again", &said(&house, "zpool scrub -w t"), "rc 0\n");
     assert_eq!(scan(&house), "scrub repaired 0B");
 }

@@ -311,7 +311,7 @@ pub fn counters(s: &mut VdevStat, info: &VdevInfo) {
     (s.read_errors, s.write_errors) = (info.stats.read_errors, info.stats.write_errors);
     s.checksum_errors = info.stats.checksum_errors;
     s.slow_ios = info.stats.slow_ios;
-    s.scan_processed = info.stats.scan_repaired;
+    (s.self_healed, s.scan_processed) = (info.stats.self_healed, info.stats.scan_repaired);
     (s.ops[1], s.ops[2]) = (info.stats.read_ops, info.stats.write_ops);
     (s.bytes[1], s.bytes[2]) = (info.stats.read_bytes, info.stats.write_bytes);
     (s.ops[5], s.bytes[5]) = (info.stats.trim_ops, info.stats.trim_bytes);
