@@ -30,6 +30,8 @@ use ondisk::feature::Feature;
 
 /// How `poolhouse bench` is called, in one line. The program has the command.
 pub const BENCH: &str = "poolhouse bench mount [-Sj] [-g GROUPS] [-i SECONDS] [-l MS[,MS]...] [-n ROUNDS] [-q READS] [-t THREADS] [DIR]";
+/// How `poolhouse web` is called. Another crate has the command.
+pub const WEB: &str = "poolhouse web [-l [ADDRESS:]PORT]";
 const ZPOOL: &str = include_str!("manual/zpool.txt");
 const ZFS: &str = include_str!("manual/zfs.txt");
 const MAIN: &str = include_str!("manual/poolhouse.txt");
@@ -183,6 +185,7 @@ pub fn pages() -> Vec<Page> {
         "zfs" => vec!["zfs COMMAND [ARGUMENT ...]".to_owned()],
         "zdb" => vec!["zdb [OPTIONS] [-e [-p PATH ...]] [POOL[/DATASET] [OBJECT | RANGE ...]]".to_owned()],
         "bench" => vec![BENCH.to_owned()],
+        "web" => vec![WEB.to_owned()],
         "estimate" => vec![estimate::SYNOPSIS.to_owned()],
         "histogram" => vec![histogram::SYNOPSIS.to_owned()],
         "ops" => vec![ops::SYNOPSIS.to_owned()],

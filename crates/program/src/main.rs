@@ -44,6 +44,7 @@ usage: poolhouse COMMAND [ARGUMENT ...]
     lockstat          print for which locks threads of the daemon wait, and where in its code
     txgs              print the newest transaction groups, why each closed, and where its time went
     arc_summary       report on the cache and what belongs to it
+    web               serve a page for a browser that shows what pools and the daemon do
     metrics           print what pools, devices and the cache do, as Prometheus reads it
     histogram         print how numbers are distributed, and whether two samples differ
     estimate          say what a directory tree would take in a pool, by record size and compressor
@@ -55,7 +56,7 @@ poolhouse help COMMAND says more.
 
 /// The commands that `USAGE` lists.
 const COMMANDS: &str = "zpool zfs zdb zstream zinject ls cp send stream export unexport exports afs attach detach man bench serve get set \
-                        arcstat top ops slower trace cost lockstat txgs arc_summary metrics histogram estimate doctor completion";
+                        arcstat top ops slower trace cost lockstat txgs arc_summary web metrics histogram estimate doctor completion";
 
 fn main() -> ExitCode {
     let mut words = std::env::args_os();
@@ -150,10 +151,7 @@ fn run(command: &str, words: &[String], mut out: Out, mut err: Out) -> i32 {
             let service = server::service::connect();
             cli::zinject::run(&mut out, &mut err, &service, words)
         }
-        "zfs_ids_to_path" => {
-            let service = server::service::connect();
-            cli::ids_to_path::run(&mut out, &mut err, &service, words)
-        }
+        "zfs_ids_to_path" => cli::ids_to_path::run(&mut out, &mut err, &server::service::connect(), words),
         "get" | "set" => {
             let service = server::service::connect();
             cli::stats::run(&mut out, &mut err, &service, command, words)
@@ -170,6 +168,7 @@ fn run(command: &str, words: &[String], mut out: Out, mut err: Out) -> i32 {
             let service = server::service::connect();
             cli::stats::metrics(&mut out, &mut err, &service, words, &DAEMON)
         }
+        "web" => page(words, &mut out, &mut err),
         "histogram" => cli::histogram::run(&mut out, &mut err, words),
         "estimate" => cli::estimate::run(&mut out, &mut err, words),
         "doctor" => cli::doctor::run(&mut out, &mut err, words, &DAEMON),
@@ -196,6 +195,14 @@ fn run(command: &str, words: &[String], mut out: Out, mut err: Out) -> i32 {
         }
     };
     if out.flush() { code } else { 1 }
+}
+
+/// Serves the page of `poolhouse web`.
+fn page(words: &[String], out: &mut Out, err: &mut Out) -> i32 {
+    let forward = |method: &str, arguments: &[u8]| {
+        server::service::forward(method, arguments).map_err(|error| api::chain(&error))
+    };
+    web::run(web::Io { out, err, forward: std::sync::Arc::new(forward) }, words)
 }
 
 /// Runs a command that gets data out of pools without mounts.

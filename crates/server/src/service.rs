@@ -588,6 +588,15 @@ pub fn connect() -> impl Requests {
     api::client::Socket::new(Box::new(LocalService::new())).client()
 }
 
+/// Sends a request, whose arguments are JSON already, to the same service as [`connect`]. Returns
+/// the reply, which may be an error of the method.
+///
+/// # Errors
+/// Those of [`Transport::post`](api::Transport::post).
+pub fn forward(method: &str, arguments: &[u8]) -> Result<Vec<u8>, api::TransportError> {
+    api::Transport::post(&api::client::Socket::new(Box::new(LocalService::new())), method, arguments)
+}
+
 /// A service for a daemon. Its tree of files also shows `facts`: paths and texts.
 pub fn shared(facts: Vec<(String, String)>) -> Arc<dyn daemon::DaemonService> {
     Arc::new(LocalService { facts, ..LocalService::new() })

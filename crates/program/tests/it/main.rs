@@ -59,4 +59,5 @@ mod transcripts;
 mod users;
 mod volumes;
 mod watch;
+mod web;
 mod writes;

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 ///
 /// The last five are for development and are not shipped. `testkit`, `fuzzing` and `testpools` may
 /// be dev-dependencies of any crate.
-const ORDER: [&str; 36] = [
+const ORDER: [&str; 37] = [
     "ondisk",
     "codec",
     "observe",
@@ -40,6 +40,7 @@ const ORDER: [&str; 36] = [
     "zdb",
     "zstream",
     "rescue",
+    "web",
     "server",
     "cli",
     "program",
