@@ -81,7 +81,7 @@ fn commands() -> [Command; 2] {
 }
 
 /// The commands of the program under its own name.
-pub(crate) const OWN: &str = "zpool zfs zdb zstream ls cp send stream export unexport exports afs attach detach man bench serve get set arcstat top ops slower trace cost lockstat txgs arc_summary web metrics histogram estimate doctor completion help version";
+pub(crate) const OWN: &str = "zpool zfs zdb zstream ls cp send stream export unexport exports afs attach detach man bench serve get set arcstat status top ops slower trace profile cost lockstat txgs arc_summary web metrics histogram estimate doctor completion help version";
 /// The operands of some commands, if they are not files.
 const THEN: [(&str, &str); 6] = [
     ("get", "tunable kstat"),

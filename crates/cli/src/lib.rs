@@ -37,12 +37,14 @@ pub mod manual;
 pub mod mount_zfs;
 pub mod names;
 pub mod ops;
+pub mod profile;
 pub mod proplist;
 pub mod props;
 #[cfg(test)]
 mod sink;
 pub mod slower;
 pub mod stats;
+pub mod status;
 mod stream_copy;
 pub mod sysfs;
 pub mod terminal;

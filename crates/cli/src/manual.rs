@@ -23,7 +23,9 @@ use std::io;
 use std::path::Path;
 
 use crate::props::{self, Edit, PropDesc};
-use crate::{cost, estimate, histogram, lockstat, ops, slower, top, trace, txgs, zfs, zpool};
+use crate::{
+    cost, estimate, histogram, lockstat, ops, profile, slower, status, top, trace, txgs, zfs, zpool,
+};
 use console::Out;
 use dsl::prop::PROPS;
 use ondisk::feature::Feature;
@@ -189,7 +191,9 @@ pub fn pages() -> Vec<Page> {
         "estimate" => vec![estimate::SYNOPSIS.to_owned()],
         "histogram" => vec![histogram::SYNOPSIS.to_owned()],
         "ops" => vec![ops::SYNOPSIS.to_owned()],
+        "profile" => vec![profile::SYNOPSIS.to_owned()],
         "slower" => vec![slower::SYNOPSIS.to_owned()],
+        "status" => vec![status::SYNOPSIS.to_owned()],
         "lockstat" => vec![lockstat::SYNOPSIS.to_owned()],
         "cost" => vec![cost::SYNOPSIS.to_owned()],
         "trace" => vec![trace::SYNOPSIS.to_owned()],

@@ -8,7 +8,7 @@
 //! OpenZFS has no such command. DTrace's aggregations are the model, without its language.
 
 mod chrome;
-mod conditions;
+pub(crate) mod conditions;
 mod print;
 
 use api::{TraceQuery, Traced};

@@ -47,7 +47,7 @@ named! {
         Op "op",
         /// An errno; 0: no failure.
         Errno "errno",
-        /// A [`crate::work::Wait`], by its place in `ALL`.
+        /// A [`crate::work::Wait`], by its place in `ALL`; [`crate::work::WAITS`]: none.
         Wait "wait",
         /// The guid of a device.
         Device "device",
@@ -248,5 +248,16 @@ events! {
         blocks Number,
         /// How long it took, until the group holds the change.
         ns Time,
+    }
+    "A thread was seen at work. Sessions look 99 times a second."
+    sample SAMPLE Sample {
+        /// The kind of the wait; the number after the last: it computes.
+        wait Wait,
+        /// What exactly it waits for.
+        what What,
+        /// How long it has done that, or has worked if it computes.
+        ns Time,
+        /// The thread.
+        thread Number,
     }
 }

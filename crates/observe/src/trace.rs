@@ -16,6 +16,8 @@
 //! An event may happen while its thread has locks of any layer. So what happens here takes no lock
 //! but those of this module and of counters, and asks no front end for names.
 //!
+//! The event `sample` has a thread of its own ([`sampler`]), while a session wants it.
+//!
 //! A session ends if its reader does not come back within [`PATIENCE`].
 //!
 //! # Locks
@@ -29,6 +31,7 @@
 mod governor;
 mod names;
 mod plan;
+mod sampler;
 mod table;
 
 pub use governor::COST;
@@ -178,6 +181,11 @@ pub fn begin(plan: Plan) -> Result<Arc<Session>, Refused> {
     list.push(Arc::clone(&session));
     GENERATION.fetch_add(1, AcqRel);
     session.plan.event.sessions.fetch_add(1, Relaxed);
+    drop(list);
+    if std::ptr::eq(session.plan.event, &event::SAMPLE) && sampler::start().is_err() {
+        session.end();
+        return Err(Refused::NoThread);
+    }
     Ok(session)
 }
 

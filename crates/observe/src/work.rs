@@ -227,6 +227,11 @@ pub(crate) fn stamp(at: Instant) -> u64 {
     nanos(at.saturating_duration_since(epoch())).saturating_add(1)
 }
 
+/// The time of a [`stamp`].
+fn time_of(stamp: u64) -> Instant {
+    epoch() + Duration::from_nanos(stamp.saturating_sub(1))
+}
+
 /// What other threads may read of a thread.
 struct Slot {
     tid: u32,
@@ -416,6 +421,36 @@ pub(crate) fn tid() -> u32 {
     MINE.try_with(|mine| mine.slot.tid).unwrap_or(0)
 }
 
+/// What a thread does: it waits, or computes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Seen {
+    /// The number of the wait; [`WAITS`]: it computes.
+    pub(crate) wait: u64,
+    pub(crate) what: u64,
+    /// Since when, in nanoseconds; since the job's begin if it computes.
+    pub(crate) ns: u64,
+    pub(crate) tid: u32,
+}
+
+/// Calls `see` for each thread that has a job, as if this thread had that job.
+pub(crate) fn visit(mut see: impl FnMut(Seen)) {
+    let slots: Vec<Arc<Slot>> = SLOTS.lock().iter().filter_map(Weak::upgrade).collect();
+    let now = stamp(Instant::now());
+    MINE.with(|mine| {
+        let own = mine.job.take();
+        for slot in slots.iter().filter(|slot| slot.kind.load(Relaxed) != 0) {
+            let Some((kind, job, [code, what, since])) = slot.numbers() else { continue };
+            let Some(job) = Slot::job(kind, job) else { continue };
+            let wait = code.checked_sub(1);
+            let since = if wait.is_some() { since } else { stamp(job.began) };
+            mine.job.set(Some(job));
+            let wait = wait.unwrap_or(WAITS as u64);
+            see(Seen { wait, what, ns: now.saturating_sub(since), tid: slot.tid });
+        }
+        mine.job.set(own);
+    });
+}
+
 /// A wait of this thread, until this is dropped.
 #[derive(Debug)]
 pub struct Waiting {
@@ -581,13 +616,17 @@ impl Slot {
         None
     }
 
-    fn state(&self) -> ThreadState {
-        let at = |stamp: u64| epoch() + Duration::from_nanos(stamp.saturating_sub(1));
-        let (kind, [place, node, client, began], [code, what, since]) = self.numbers().unwrap_or_default();
+    /// A job from its numbers. `None`: there is none.
+    fn job(kind: u64, [place, node, client, began]: [u64; 4]) -> Option<Job> {
         let (pid, uid) = (client as u32, (client >> 32) as u32);
-        let job = Kind::of_code(kind).map(|kind| Job { kind, place, node, pid, uid, began: at(began) });
+        Kind::of_code(kind).map(|kind| Job { kind, place, node, pid, uid, began: time_of(began) })
+    }
+
+    fn state(&self) -> ThreadState {
+        let (kind, job, [code, what, since]) = self.numbers().unwrap_or_default();
+        let job = Self::job(kind, job);
         let wait = usize::try_from(code).ok().and_then(|code| Wait::ALL.get(code.checked_sub(1)?));
-        let wait = wait.map(|wait| (*wait, what, at(since).elapsed()));
+        let wait = wait.map(|wait| (*wait, what, time_of(since).elapsed()));
         let mut waited = [0; WAITS];
         waited.iter_mut().zip(&self.waited).for_each(|(to, from)| *to = from.load(Relaxed));
         ThreadState { tid: self.tid, name: self.name.clone(), job, wait, waited }

@@ -36,10 +36,12 @@ usage: poolhouse COMMAND [ARGUMENT ...]
     serve             hold imported pools and their mounts; commands start it when they need it
     get, set          show and set tunables, and show kstats: numbers by OpenZFS's names
     arcstat           print what the cache does, line by line
+    status            print a line for each pool: what users do now, and what limits them
     top               show what users do with datasets and AFS volumes, how long it takes, and locks
     ops               print what is under way now, how long already, and what it waits for
     slower            print slow operations, also of the past, and where their time went
     trace             count events of the daemon by who, what and where, or print them
+    profile           sample what threads of the daemon work on and wait for, also as a flame graph
     cost              run a command, and say what it costs the daemon
     lockstat          print for which locks threads of the daemon wait, and where in its code
     txgs              print the newest transaction groups, why each closed, and where its time went
@@ -56,7 +58,7 @@ poolhouse help COMMAND says more.
 
 /// The commands that `USAGE` lists.
 const COMMANDS: &str = "zpool zfs zdb zstream zinject ls cp send stream export unexport exports afs attach detach man bench serve get set \
-                        arcstat top ops slower trace cost lockstat txgs arc_summary web metrics histogram estimate doctor completion";
+                        arcstat status top ops slower trace profile cost lockstat txgs arc_summary web metrics histogram estimate doctor completion";
 
 fn main() -> ExitCode {
     let mut words = std::env::args_os();
@@ -133,7 +135,7 @@ fn run(command: &str, words: &[String], mut out: Out, mut err: Out) -> i32 {
         "afs" if words.first().is_some_and(|verb| verb == "export" || verb == "adopt") => {
             return rescued(command, words, out, err);
         }
-        "zpool" | "zfs" | "afs" | "top" | "ops" | "slower" | "trace" | "cost" | "lockstat" | "txgs"
+        "zpool" | "zfs" | "afs" | "status" | "top" | "ops" | "slower" | "trace" | "profile" | "cost" | "lockstat" | "txgs"
         | "export" | "unexport" | "exports" | "attach" | "detach" => {
             return openzfs(command, words, out, err);
         }
@@ -248,10 +250,12 @@ fn openzfs(command: &str, words: &[String], out: Out, err: Out) -> i32 {
         "zpool" => zpool::run(&mut cx, words),
         "zfs" => zfs::run(&mut cx, words),
         "afs" => cli::afs::run(&mut cx, words),
+        "status" => cli::status::run(&mut cx, words),
         "top" => cli::top::run(&mut cx, words),
         "ops" => cli::ops::run(&mut cx, words),
         "slower" => cli::slower::run(&mut cx, words),
         "trace" => cli::trace::run(&mut cx, words),
+        "profile" => cli::profile::run(&mut cx, words),
         "cost" => cli::cost::run(&mut cx, words),
         "lockstat" => cli::lockstat::run(&mut cx, words),
         "txgs" => cli::txgs::run(&mut cx, words),

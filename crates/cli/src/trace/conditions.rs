@@ -9,7 +9,7 @@ const TESTS: [&str; 8] = ["!=", "!~", ">=", "<=", "=", "~", ">", "<"];
 ///
 /// # Errors
 /// What is wrong with it.
-pub(super) fn read(text: &str) -> Result<Vec<TraceCondition>, String> {
+pub(crate) fn read(text: &str) -> Result<Vec<TraceCondition>, String> {
     text.split(" and ").map(|one| read_one(one.trim())).collect()
 }
 

@@ -183,6 +183,8 @@ pub enum Refused {
     TooMany,
     /// A limit of this module is exceeded.
     TooLarge,
+    /// The system has no thread for samples.
+    NoThread,
 }
 
 impl fmt::Display for Refused {
@@ -190,6 +192,7 @@ impl fmt::Display for Refused {
         match self {
             Self::TooMany => write!(f, "there are {} sessions already", super::SESSIONS),
             Self::TooLarge => write!(f, "too many keys, conditions or buckets"),
+            Self::NoThread => write!(f, "the system has no thread for samples"),
         }
     }
 }

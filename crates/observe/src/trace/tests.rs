@@ -297,3 +297,56 @@ fn names_are_unique() {
         assert_eq!(Source::named(event, "cpu").is_some(), event.name == "op_done");
     }
 }
+
+/// Goal: samples say what threads with a job do: each look sees each of them once, whether it waits
+/// or computes. The thread that looks ends with its last session.
+#[test]
+fn samples() {
+    let _alone = alone();
+    let source = |name: &str| Source::named(&event::SAMPLE, name).expect("a field");
+    let conditions = vec![Condition { source: source("uid"), test: Test::Is(USER.into()) }];
+    let keys = ["op", "wait", "what"].map(source).into();
+    let session = begin_exact(Plan { event: &event::SAMPLE, conditions, keys, ..plan(&[]) });
+    let (end, ended) = (AtomicBool::new(false), std::sync::mpsc::channel::<()>());
+    let job = |op| Job {
+        kind: Kind::Request(Frontend::Fuse, op),
+        place: 0,
+        node: 0,
+        pid: 0,
+        uid: USER,
+        began: Instant::now(),
+    };
+    let (seen, later) = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let _running = work::begin(job(Op::Read));
+            while !end.load(Relaxed) {
+                std::thread::yield_now();
+            }
+        });
+        let waits = ended.1;
+        let thread = scope.spawn(move || {
+            let _running = work::begin(job(Op::Fsync));
+            let _waiting = work::wait(work::Wait::Log, 7);
+            let _ = waits.recv();
+        });
+        let counted = || {
+            let reading = session.read(false);
+            let of = |op: Op, wait: u64, what: u64| {
+                reading.groups.groups.get(&[1 + op as u64, wait, what, 0]).map_or(0, |counted| counted.count)
+            };
+            (of(Op::Read, work::WAITS as u64, 0), of(Op::Fsync, work::Wait::Log as u64, 7))
+        };
+        let enough = |(computes, waits): &(u64, u64)| *computes >= 20 && *waits >= 20;
+        let seen = std::iter::repeat_with(counted).inspect(|_| std::thread::yield_now()).find(enough);
+        end.store(true, Relaxed);
+        drop(ended.0);
+        thread.join().expect("it ends");
+        (seen.expect("samples"), counted())
+    });
+    assert!(seen.0.abs_diff(seen.1) <= 2, "each look sees both: {seen:?}");
+    assert!(later.1 - seen.1 <= 1, "it is seen no more: {seen:?}, {later:?}");
+    session.end();
+    while sampler::is_running() {
+        std::thread::yield_now();
+    }
+}

@@ -4,11 +4,14 @@ use api::{TraceColumn, TraceCondition, TraceUnit};
 use observe::event::{Event, Meaning};
 use observe::ops::{Frontend, Op};
 use observe::trace::{COMMON, Source, TASKS, Test};
-use observe::work::{Task, Wait};
+use observe::work::{Task, WAITS, Wait};
 use std::collections::HashMap;
 
 use super::super::errnos::{errno_name, errno_of};
 use super::super::work::waited;
+
+/// A thread that waits for nothing.
+const COMPUTES: &str = "computes";
 
 /// The names of devices, by guid.
 pub(super) struct Names {
@@ -107,10 +110,15 @@ impl Names {
                 Meaning::Frontend => at(Frontend::ALL, Frontend::name, number),
                 Meaning::Op => at(Op::ALL, Op::name, number),
                 Meaning::Errno => Some(errno(number)),
+                Meaning::Wait if number == WAITS as u64 => Some(COMPUTES.to_owned()),
                 Meaning::Wait => at(Wait::ALL, Wait::name, number),
                 Meaning::Device => self.devices.get(&number).cloned(),
                 Meaning::Word => at(field.words, |word| word, number),
-                Meaning::What => wait.map(|wait| waited(wait, number, 0, &self.devices).what),
+                // Of a thread that computes, there is nothing more to say.
+                Meaning::What => {
+                    let what = wait.map(|wait| waited(wait, number, 0, &self.devices).what);
+                    what.or_else(|| (number == 0).then(String::new))
+                }
                 Meaning::Number | Meaning::Time | Meaning::Bytes | Meaning::Dataset => None,
             }),
             Source::Op => Some(op(number)),
@@ -135,6 +143,7 @@ impl Names {
                     Meaning::Frontend => place(Frontend::ALL, Frontend::name, word),
                     Meaning::Op => place(Op::ALL, Op::name, word),
                     Meaning::Errno => errno_of(word),
+                    Meaning::Wait if word == COMPUTES => Some(WAITS as u64),
                     Meaning::Wait => place(Wait::ALL, Wait::name, word),
                     Meaning::Device => {
                         let named = self.devices.iter().find(|(_, name)| *name == word);
