@@ -135,8 +135,8 @@ fn run(command: &str, words: &[String], mut out: Out, mut err: Out) -> i32 {
         "afs" if words.first().is_some_and(|verb| verb == "export" || verb == "adopt") => {
             return rescued(command, words, out, err);
         }
-        "zpool" | "zfs" | "afs" | "status" | "top" | "ops" | "slower" | "trace" | "profile" | "cost" | "lockstat" | "txgs"
-        | "export" | "unexport" | "exports" | "attach" | "detach" => {
+        "zpool" | "zfs" | "afs" | "status" | "top" | "ops" | "slower" | "trace" | "profile" | "cost"
+        | "lockstat" | "txgs" | "export" | "unexport" | "exports" | "attach" | "detach" => {
             return openzfs(command, words, out, err);
         }
         "zdb" => return zdb::run(words, &mut out, &mut err, &Clock::system()),

@@ -55,9 +55,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use observe::Site;
 use observe::lock::{Condvar, Mutex, MutexGuard};
 use observe::work::{self, Job, Task, TxgReason, Wait};
+use observe::{Histogram, Site};
 use ondisk::Txg;
 use vdev::Moved;
 use zio::{Entry, Suspended, Suspension};
@@ -234,6 +234,8 @@ struct Shared {
     waiters: Arc<AtomicU64>,
     /// See [`SyncTxg::counts`].
     counts: Arc<TxCounts>,
+    /// See [`Txgs::delays`].
+    delays: Histogram,
 }
 
 /// The transaction groups of one pool, with their two threads. Dropping it syncs what is open and
@@ -325,6 +327,7 @@ impl Txgs {
             witness: Mutex::default(),
             waiters: sync.waiters(),
             counts: sync.counts(),
+            delays: Histogram::new(),
         });
         let thread = |name: &str, body: Box<dyn FnOnce() + Send>| {
             let builder = std::thread::Builder::new().name(format!("{name}/{pool}"));
@@ -595,6 +598,9 @@ impl Shared {
             shared.work.notify_all();
         }
         drop(s);
+        if let Some(delayed) = asker.delayed() {
+            shared.delays.record(u64::try_from(delayed.as_nanos()).unwrap_or(u64::MAX));
+        }
         Ok(Some(Hold { shared: shared.clone(), txg, bytes, dirtied: AtomicU64::new(0) }))
     }
 

@@ -41,7 +41,9 @@ pub(crate) fn names(pools: &Pools) -> Vec<Name> {
     for pool in pools.table().present() {
         let of = |name: &str| (Some(pool.pool.name().to_owned()), name.to_owned());
         out.extend(["state", "guid", "iostats"].map(of));
-        out.extend(pool.pool.spa().writer().into_iter().flat_map(|_| [COMMITS, SCANS, "txgs"].map(of)));
+        out.extend(
+            pool.pool.spa().writer().into_iter().flat_map(|_| [COMMITS, SCANS, "txgs", ASSIGN].map(of)),
+        );
         let logs = pool.pool.spa().writer().map(|live| live.logs().stats()).unwrap_or_default();
         out.extend(logs.iter().flat_map(|(object, _)| {
             [of(&format!("objset-0x{object:x}")), of(&format!("{COMMITS}-0x{object:x}"))]
@@ -70,6 +72,7 @@ pub(crate) fn one(pools: &Pools, pool: Option<&str>, name: &str) -> Option<Kstat
                 "guid" => return text(imported.pool.spa().guid().0.to_string()),
                 "txgs" => return text(groups(&imported.pool.spa().writer()?.txgs().groups())),
                 "iostats" => trims(imported.pool.spa()),
+                ASSIGN => assignments(&imported.pool.spa().writer()?.txgs().delays()),
                 SCANS => scans(imported.pool.spa())?,
                 COMMITS => times(&imported.pool.spa().writer()?.logs().sum().commit_ns),
                 _ if name.starts_with(COMMITS) => commits_of(&imported, name)?,
@@ -216,6 +219,21 @@ const COMMIT_ROWS: usize = 40;
 fn times(of: &HistogramSnapshot) -> Values {
     let rows = of.powers(COMMIT_ROWS).into_iter().enumerate();
     rows.map(|(power, n)| (format!("{} ns", 2_u64 << power), KstatValue::Number(n))).collect()
+}
+
+/// How long changes were delayed before they got their transaction group.
+const ASSIGN: &str = "dmu_tx_assign";
+
+/// The rows of [`ASSIGN`], up to the last one that is not 0 (`spa_tx_assign_update`).
+fn assignments(of: &HistogramSnapshot) -> Values {
+    let mut rows = times(of);
+    let last = rows.iter().rposition(|(_, value)| *value != KstatValue::Number(0));
+    rows.truncate(last.map_or(0, |last| last + 1));
+    if !rows.is_empty() {
+        // Nothing takes a nanosecond, but OpenZFS's first row is this.
+        rows.insert(0, ("1 ns".to_owned(), KstatValue::Number(0)));
+    }
+    rows
 }
 
 fn commits_of(imported: &Imported, name: &str) -> Option<Values> {

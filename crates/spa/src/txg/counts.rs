@@ -10,6 +10,7 @@
 //! that shows the kstat says so.
 
 use std::sync::{Arc, LazyLock};
+use std::time::{Duration, Instant};
 
 use observe::{Counter, Sharded};
 
@@ -74,14 +75,22 @@ impl TxCounts {
 pub(super) struct Asker<'a> {
     counts: &'a TxCounts,
     met: [bool; BARS.len()],
+    /// When the first delay began.
+    since: Option<Instant>,
 }
 
 impl<'a> Asker<'a> {
     pub(super) fn new(counts: &'a TxCounts) -> Self {
-        Asker { counts, met: [false; BARS.len()] }
+        Asker { counts, met: [false; BARS.len()], since: None }
+    }
+
+    /// How long the call has been delayed, if it was.
+    pub(super) fn delayed(&self) -> Option<Duration> {
+        self.since.map(|since| since.elapsed())
     }
 
     pub(super) fn meets(&mut self, bar: Bar) {
+        self.since.get_or_insert_with(Instant::now);
         if !std::mem::replace(&mut self.met[bar as usize], true) {
             self.counts.note(bar);
         }

@@ -335,12 +335,14 @@ fn sums_over_all_groups() {
     let txgs = Txgs::start("t", Txg(0), tunables, Arc::new(Log::default()));
     let hold = txgs.hold(900).unwrap();
     assert_eq!((txgs.totals().throttled, txgs.dirty_max()), (Duration::ZERO, 1000));
+    assert_eq!(txgs.delays().count(), 0, "what is not delayed does not count");
     std::thread::scope(|scope| {
         scope.spawn(|| drop(txgs.hold(500).unwrap()));
         until(|| txgs.open() == Txg(2));
         drop(hold);
     });
     assert!(txgs.totals().throttled > Duration::ZERO);
+    assert_eq!(txgs.delays().count(), 1);
 }
 
 /// A sync that waits for a device.

@@ -6,6 +6,7 @@
 
 use std::time::{Duration, Instant};
 
+use observe::HistogramSnapshot;
 use ondisk::Txg;
 
 use super::{Closed, Stage, TXG_SIZE, Txgs};
@@ -25,6 +26,12 @@ impl Txgs {
     /// The sums over all txgs since this began.
     pub fn totals(&self) -> Totals {
         self.shared.state.lock().history.totals()
+    }
+
+    /// How long changes were delayed before they got their txg, in nanoseconds. Those that were not
+    /// don't count (`dmu_tx_assign`).
+    pub fn delays(&self) -> HistogramSnapshot {
+        self.shared.delays.snapshot()
     }
 
     /// How long the present sync has been under way, if there is one.
