@@ -112,8 +112,8 @@ pub use service::{
 pub use stats::{Kstat, KstatValue, SplParameter, Tunable};
 pub use streams::{ReceiveRequest, RedactRequest, SendRequest};
 pub use top::{
-    TOP_MAX, Top, TopAttach, TopCall, TopClass, TopClient, TopDataset, TopLock, TopOp, TopPool, TopPromise,
-    TopQuery, TopThread, TopTimes, TopView, TopVolume, process_id,
+    TOP_MAX, Top, TopAfsClient, TopAttach, TopCall, TopClass, TopClient, TopClientOp, TopDataset, TopLock,
+    TopOp, TopPool, TopPromise, TopQuery, TopThread, TopTimes, TopView, TopVolume, process_id,
 };
 pub use trace::{
     TraceColumn, TraceCondition, TraceEvent, TraceGroup, TraceKept, TraceQuery, TraceUnit, Traced,

@@ -35,8 +35,12 @@ pub enum TopView {
     Ops,
     /// Calls of the AFS server, by name.
     Calls,
-    /// Clients of the AFS file server.
+    /// Clients of all kinds. Only for the daemon's owners.
     Clients,
+    /// Volumes and their clients. Only for the daemon's owners.
+    Vms,
+    /// Clients of the AFS file server.
+    AfsClients,
     /// Volumes of the AFS server.
     Volumes,
     /// How often volumes come into use, by partitions.
@@ -47,6 +51,16 @@ pub enum TopView {
     Promises,
     /// Threads of the daemon. Only for its owners.
     Threads,
+}
+
+impl TopView {
+    /// Whether it has only numbers of the AFS server.
+    pub fn is_of_afs(self) -> bool {
+        match self {
+            Self::Calls | Self::AfsClients | Self::Volumes | Self::Attach | Self::Promises => true,
+            Self::Datasets | Self::Ops | Self::Clients | Self::Vms | Self::Locks | Self::Threads => false,
+        }
+    }
 }
 
 /// A request for one view.
@@ -87,10 +101,14 @@ pub struct Top {
     pub pools: Vec<TopPool>,
     /// [`TopView::Calls`].
     pub calls: Vec<TopCall>,
-    /// [`TopView::Clients`].
+    /// [`TopView::Clients`] and [`TopView::Vms`].
     pub clients: Vec<TopClient>,
     /// What clients did that are not in the list.
     pub other_clients: TopClient,
+    /// [`TopView::AfsClients`].
+    pub afs_clients: Vec<TopAfsClient>,
+    /// What clients did that are not in the list.
+    pub other_afs_clients: TopAfsClient,
     /// [`TopView::Volumes`].
     pub volumes: Vec<TopVolume>,
     /// What clients did with volumes that are not in the list, by partitions.
@@ -195,10 +213,64 @@ pub struct TopTimes {
     pub buckets: Vec<(u64, u64)>,
 }
 
-/// A client of the AFS file server.
+/// A client.
+///
+/// The name and the control group of a process are hostile text: another user chose them.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TopClient {
+    /// The number of its counters.
+    pub number: u64,
+    /// `fuse`, `nbd`, `block` or `control`.
+    pub kind: String,
+    /// The name of its process, or its address. Empty: it has none, or it is not known.
+    pub name: String,
+    /// The number of its process. 0: the kernel, or a process that the daemon can't see.
+    pub pid: Option<u32>,
+    /// The user for whom it acts.
+    pub uid: Option<u32>,
+    /// The control group of its process. Empty: not known.
+    pub cgroup: String,
+    /// The volume that it uses.
+    pub volume: Option<String>,
+    /// The subject of its certificate.
+    pub subject: Option<String>,
+    /// Its connections.
+    pub connections: Option<u64>,
+    /// The operations, those that there were.
+    pub ops: Vec<TopClientOp>,
+    /// How often they failed, by the names of operation and errno, as `rmdir ENOTEMPTY`.
+    pub errors: Vec<(String, u64)>,
+    /// How often they failed in further ways.
+    pub other_errors: u64,
+    /// Bytes of data that it read.
+    pub read: u64,
+    /// Bytes of data that it wrote.
+    pub written: u64,
+    /// How long reads took. Only [`TopView::Vms`] has the buckets.
+    pub reads: TopTimes,
+    /// How long writes took. Only [`TopView::Vms`] has the buckets.
+    pub writes: TopTimes,
+}
+
+/// Operations of a client of one kind.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TopClientOp {
+    /// The name of the system call or command.
+    pub op: String,
+    /// How many there were, failed ones included.
+    pub count: u64,
+    /// How many failed.
+    pub errors: u64,
+    /// The sum of their times in nanoseconds.
+    pub ns: u64,
+}
+
+/// A client of the AFS file server.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TopAfsClient {
     /// The number of its counters.
     pub number: u64,
     /// Its address and port.

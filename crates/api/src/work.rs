@@ -32,6 +32,8 @@ pub struct Subject {
     pub uid: u32,
     /// The name of that process. Empty: unknown.
     pub process: String,
+    /// The address of a client that has no process here.
+    pub address: Option<String>,
 }
 
 /// A thread that waits.

@@ -222,7 +222,7 @@ fn single_ns(threads: usize) -> Result<Value> {
         of.count(Frontend::Fuse, &Ended::now(Op::Read, began, READ, None), String::new);
     };
     let (kind, began) = (Kind::Request(Frontend::Fuse, Op::Read), Instant::now());
-    let job = || drop(work::begin(Job { kind, place: 1, node: 1, pid: 1, uid: 1, began }));
+    let job = || drop(work::begin(Job { kind, place: 1, node: 1, pid: 1, uid: 1, client: 0, began }));
     let wait = || drop(work::wait(Wait::Read, 1));
     let event = || event::zil_commit(|| ZilCommit { ns: 1 });
     let alone = each_ns(threads, count);
@@ -230,7 +230,8 @@ fn single_ns(threads: usize) -> Result<Value> {
     let before = trace::COST.get();
     trace::COST.set(1000);
     let traced = each_ns(threads, || {
-        let _running = work::begin(Job { kind, place: 1, node: 1, pid: std::process::id(), uid: 1, began });
+        let _running =
+            work::begin(Job { kind, place: 1, node: 1, pid: std::process::id(), uid: 1, client: 0, began });
         count();
     });
     trace::COST.set(before);

@@ -39,7 +39,7 @@ const COLUMNS: [Column; 10] = [
     column("AGE", "age_ns", Unit::Time, "how long ago it began"),
     column("OP", "op", Unit::Text, "the operation, request or task"),
     column("VIA", "frontend", Unit::Text, "fuse, nbd, block, or control: a request of a command"),
-    column("CLIENT", "client", Unit::Text, "the process that sent it, its number and user"),
+    column("CLIENT", "client", Unit::Text, "the process that sent it, its number and user; or an address"),
     column("DATASET", "dataset", Unit::Text, "the dataset"),
     column("FILE", "file", Unit::Text, "the file, or the directory of a name, or its object number"),
     column("WAITS FOR", "wait", Unit::Text, "what it waits for, and what exactly; - if it computes"),
@@ -124,12 +124,13 @@ pub(crate) fn text(text: &str) -> Cell {
     if text.is_empty() { Cell::Nothing } else { text.into() }
 }
 
-/// The process that sent an operation: its name, number and user.
+/// The client that sent an operation: its address, or its process with its number and user.
 pub(crate) fn client(subject: &Subject) -> Cell {
-    match subject.pid {
+    match (subject.pid, &subject.address) {
+        (0, Some(address)) => address.as_str().into(),
         // The kernel sends requests of its own, and a daemon in another namespace sees no number.
-        0 => Cell::Nothing,
-        pid => format!("{}[{pid}] u:{}", subject.process, subject.uid).as_str().into(),
+        (0, None) => Cell::Nothing,
+        (pid, _) => format!("{}[{pid}] u:{}", subject.process, subject.uid).as_str().into(),
     }
 }
 

@@ -70,7 +70,7 @@ const COLUMNS: [Column; 19] = [
     ),
     column("BYTES", "bytes", Unit::Number, "bytes read or written"),
     column("ERROR", "error", Unit::Text, "the errno with which it failed"),
-    column("CLIENT", "client", Unit::Text, "the process that sent it, its number and user"),
+    column("CLIENT", "client", Unit::Text, "the process that sent it, its number and user; or an address"),
     column("DATASET", "dataset", Unit::Text, "the dataset"),
     column("FILE", "file", Unit::Text, "the file, or the directory of a name, or its object number"),
     column("LONGEST", "longest", Unit::Text, "its longest wait, and what for"),

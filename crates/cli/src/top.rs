@@ -11,6 +11,7 @@
 //! # Absent
 //! OpenZFS has no such command: the grammar is our own.
 
+mod afs_clients;
 mod attach;
 mod calls;
 mod clients;
@@ -20,6 +21,7 @@ mod ops;
 mod promises;
 pub(crate) mod table;
 mod threads;
+mod vms;
 mod volumes;
 
 use api::{TOP_MAX, Top, TopQuery, TopView};
@@ -43,13 +45,15 @@ interval of INTERVAL seconds, COUNT times or without end. On a terminal, q or Ct
 
     -v, --view VIEW   datasets: what users do with each file system and volume (the default)
                       ops: operations by kind, and how long they took
+                      clients: what each client does: a process that uses mounts, a peer of a
+                      volume, a user of the control socket; only for root and the daemon's own user
+                      vms: what each client of a volume reads and writes; also only for them
                       calls: calls of the AFS server by name, and how long they took
-                      clients: what each client of the file server does
+                      afs-clients: what each client of the AFS file server does
                       volumes: what clients do with each volume
                       attach: how often volumes come into use
                       locks: how long threads of the daemon waited for its locks
-                      promises: which client has promises for which volume, now; only for root and the
-                      daemon's own user
+                      promises: which client has promises for which volume, now; also only for them
                       threads: what each thread of the daemon computes and waits for; also only for them
     -p, --parsable    one header, tabs between columns, the time first, and exact numbers
     -j, --json        one JSON document for each interval, with exact numbers
@@ -74,11 +78,13 @@ const LONG: [Long; 8] = [
 ];
 
 /// The views by name, with their columns.
-const VIEWS: [(&str, TopView, &[table::Column]); 9] = [
+const VIEWS: [(&str, TopView, &[table::Column]); 11] = [
     ("datasets", TopView::Datasets, &datasets::COLUMNS),
     ("ops", TopView::Ops, &ops::COLUMNS),
-    ("calls", TopView::Calls, &calls::COLUMNS),
     ("clients", TopView::Clients, &clients::COLUMNS),
+    ("vms", TopView::Vms, &vms::COLUMNS),
+    ("calls", TopView::Calls, &calls::COLUMNS),
+    ("afs-clients", TopView::AfsClients, &afs_clients::COLUMNS),
     ("volumes", TopView::Volumes, &volumes::COLUMNS),
     ("attach", TopView::Attach, &attach::COLUMNS),
     ("locks", TopView::Locks, &locks::COLUMNS),
@@ -214,18 +220,13 @@ fn ask(cx: &mut Cx, asked: &Asked) -> Result<Top, Stop> {
         service.top(&asked.query).map_err(|error| cx.fail("cannot read what the daemon does", &error))?;
     let why = if top.process == api::process_id() {
         "no poolhouse daemon runs: the first import of a pool starts one\n"
-    } else if !top.afs && is_of_afs(asked.query.view) {
+    } else if !top.afs && asked.query.view.is_of_afs() {
         "the daemon has no AFS server: 'poolhouse afs enable' starts it with a partition\n"
     } else {
         return Ok(top);
     };
     cx.err.put(why);
     Err(Stop::Fail(1))
-}
-
-/// Whether a view has only numbers of the AFS server.
-fn is_of_afs(view: TopView) -> bool {
-    !matches!(view, TopView::Datasets | TopView::Ops | TopView::Locks | TopView::Threads)
 }
 
 fn show(cx: &mut Cx, asked: &Asked) -> Outcome {
@@ -296,6 +297,8 @@ fn table(asked: &Asked, before: &Top, now: &Top) -> Table {
         (TopView::Calls, None) => calls::table(before, now),
         (TopView::Calls, Some(name)) => return calls::times_of(before, now, name),
         (TopView::Clients, _) => clients::table(before, now),
+        (TopView::Vms, _) => vms::table(before, now),
+        (TopView::AfsClients, _) => afs_clients::table(before, now),
         (TopView::Volumes, _) => volumes::table(before, now),
         (TopView::Attach, _) => attach::table(before, now),
         (TopView::Locks, _) => locks::table(before, now),

@@ -27,10 +27,12 @@ use crate::abi::{BASE_ALLOCATION, INIT_MAGIC, OPTION_MAGIC, OptionHead, cmd, han
 use crate::command::{self, Mode, PAYLOAD_MAX, REQUEST_LEN, Request};
 use crate::error::Error;
 use crate::option::{About, Choice, Contexts, OPTION_MAX, Wish, answer, context, listed};
+use crate::peer::Peer;
 use crate::reply::Reply;
 use crate::server::{Exports, Listing, Offer};
 use crate::tls::Tls;
 use crate::volumes::{Lease, Volumes};
+use observe::clients::Connection;
 use observe::ops::Frontend;
 use observe::work::{self, Job, Kind};
 use std::io::IoSlice;
@@ -112,8 +114,9 @@ struct Agreed {
     mode: Mode,
 }
 
-/// Serves a connection to its end. With `tls`, it must be encrypted.
+/// Serves a connection of a client to its end. With `tls`, it must be encrypted.
 pub(crate) async fn serve<R, W>(
+    mut peer: Peer,
     reader: R,
     mut writer: W,
     exports: &dyn Exports,
@@ -131,7 +134,7 @@ where
             agreed = haggle.greet_and_agree() => agreed?,
             () = is_true(ending.clone()) => return Err(Ended::Over),
         };
-        return requests(reader, writer, agreed, ending).await;
+        return requests(peer, reader, writer, agreed, ending).await;
     };
     let zeroes = tokio::select! {
         zeroes = haggle.until_secure() => zeroes?,
@@ -146,6 +149,7 @@ where
         stream = timely(tls.acceptor().accept(tokio::io::join(reader.into_inner(), writer))) => stream?,
         () = is_true(ending.clone()) => return Err(Ended::Over),
     };
+    peer.prove(stream.get_ref().1.peer_certificates());
     let (reader, mut writer) = tokio::io::split(stream);
     let mut reader = buffered(reader);
     let mut haggle = Haggle::new(&mut reader, &mut writer, exports, true);
@@ -153,7 +157,7 @@ where
         agreed = haggle.agree(zeroes) => agreed?,
         () = is_true(ending.clone()) => return Err(Ended::Over),
     };
-    requests(reader, writer, agreed, ending).await
+    requests(peer, reader, writer, agreed, ending).await
 }
 
 fn buffered<R: AsyncRead>(reader: R) -> BufReader<R> {
@@ -162,6 +166,7 @@ fn buffered<R: AsyncRead>(reader: R) -> BufReader<R> {
 
 /// Serves requests, if an export was chosen.
 async fn requests<R, W>(
+    peer: Peer,
     reader: R,
     writer: W,
     agreed: Option<Agreed>,
@@ -172,11 +177,11 @@ where
     W: AsyncWrite + Unpin + Send + 'static,
 {
     let Some(Agreed { lease, volumes, mode }) = agreed else { return Ok(()) };
-    let lease = Arc::new(lease);
-    let (ended, writer) = transmit(reader, writer, &volumes, Arc::clone(&lease), mode, ending).await;
+    let using = Using { client: Arc::new(peer.connect(&lease.name())), lease: Arc::new(lease) };
+    let (ended, writer) = transmit(reader, writer, &volumes, using.clone(), mode, ending).await;
     // Closing may wait for a device. It comes first, so that the volume is free once the client
     // sees the end of the connection.
-    volumes.crew().run(move || drop(lease)).await;
+    volumes.crew().run(move || drop(using)).await;
     if let Some(mut writer) = writer {
         // Under TLS, the shutdown shows the client that the server ended the connection. A client
         // that doesn't read it is gone.
@@ -523,10 +528,17 @@ struct Outgoing {
     _held: Held,
 }
 
+/// What a connection uses, and who uses it.
+#[derive(Clone)]
+struct Using {
+    lease: Arc<Lease>,
+    client: Arc<Connection>,
+}
+
 /// The requests of one connection.
 struct Requests<'a> {
     volumes: &'a Volumes,
-    lease: Arc<Lease>,
+    using: Using,
     mode: Mode,
     shared: Arc<Shared>,
     slots: Arc<Semaphore>,
@@ -541,7 +553,7 @@ async fn transmit<R, W>(
     mut reader: R,
     writer: W,
     volumes: &Volumes,
-    lease: Arc<Lease>,
+    using: Using,
     mode: Mode,
     ending: watch::Receiver<bool>,
 ) -> (Result<()>, Option<W>)
@@ -552,10 +564,10 @@ where
     let shared = Arc::clone(volumes.shared());
     let (answers, waiting) = mpsc::unbounded_channel();
     let mut writing = tokio::spawn(send(writer, waiting, Arc::clone(&shared)));
-    let over = lease.over();
+    let over = using.lease.over();
     let requests = Requests {
         volumes,
-        lease,
+        using,
         mode,
         shared,
         slots: Arc::new(Semaphore::new(IN_FLIGHT)),
@@ -610,18 +622,20 @@ impl Requests<'_> {
             }
             let held = self.hold(&request).await;
             let payload = self.payload(reader, &request).await?;
-            let (lease, mode, gone) = (Arc::clone(&self.lease), self.mode, Arc::clone(&self.gone));
+            let (using, mode, gone) = (self.using.clone(), self.mode, Arc::clone(&self.gone));
             let (answers, began) = (self.answers.clone(), Instant::now());
             self.volumes.crew().spawn(move || {
                 let gone = || gone.load(Ordering::Relaxed);
                 let kind = Kind::Request(Frontend::Nbd, request.op());
-                let (place, node) = (lease.place(), 0);
-                let running = work::begin_queued(Job { kind, place, node, pid: 0, uid: 0, began });
+                let Using { lease, client } = &using;
+                let (place, node, number) = (lease.place(), 0, client.number());
+                let job = Job { kind, place, node, pid: 0, uid: 0, client: number, began };
+                let running = work::begin_queued(job);
                 let (reply, failed) = command::run(lease.disk(), mode, &request, &payload, &gone);
                 // It comes before the reply, so that the client finds it counted.
-                lease.count(Frontend::Nbd, &request.ended(began, failed));
+                lease.count(client, Frontend::Nbd, &request.ended(began, failed));
                 drop(running);
-                drop(lease);
+                drop(using);
                 // If there is no receiver, the client is gone.
                 drop(answers.send(Outgoing { reply, _held: held }));
             });

@@ -24,6 +24,7 @@ mod connection;
 mod disk;
 mod error;
 pub mod option;
+mod peer;
 mod reply;
 mod server;
 mod tls;

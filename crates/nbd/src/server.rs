@@ -15,6 +15,7 @@
 
 use crate::connection::{Ended, serve};
 use crate::error::{Error, Result};
+use crate::peer::Peer;
 use crate::tls::Tls;
 use crate::volumes::Volumes;
 use observe::lock::Mutex;
@@ -368,12 +369,16 @@ impl Client {
     ) -> std::result::Result<(), Ended> {
         match self {
             Client::Unix(stream) => {
-                let (reader, writer) = UnixStream::from_std(stream)?.into_split();
-                serve(reader, writer, exports, tls, ending).await
+                let stream = UnixStream::from_std(stream)?;
+                let peer = Peer::of_unix(&stream)?;
+                let (reader, writer) = stream.into_split();
+                serve(peer, reader, writer, exports, tls, ending).await
             }
             Client::Tcp(stream) => {
-                let (reader, writer) = TcpStream::from_std(stream)?.into_split();
-                serve(reader, writer, exports, tls, ending).await
+                let stream = TcpStream::from_std(stream)?;
+                let peer = Peer::of_tcp(&stream)?;
+                let (reader, writer) = stream.into_split();
+                serve(peer, reader, writer, exports, tls, ending).await
             }
         }
     }

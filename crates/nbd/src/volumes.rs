@@ -26,6 +26,7 @@ use crate::option::About;
 use crate::workers::Workers;
 use dmu::Extent;
 use dsl::{Kind, LongHold, Prop, Value};
+use observe::clients::Connection;
 use observe::lock::{Condvar, Mutex};
 use observe::ops::{DatasetUse, Ended, Frontend};
 use observe::work::{self, Place, Registered};
@@ -445,10 +446,10 @@ impl Lease {
         self.open().name.0.lock().clone()
     }
 
-    /// Counts an operation on the volume that has ended.
-    pub fn count(&self, frontend: Frontend, ended: &Ended) {
+    /// Counts an operation of a client on the volume that has ended.
+    pub fn count(&self, client: &Connection, frontend: Frontend, ended: &Ended) {
         let open = self.open();
-        open.ops.count(frontend, ended, || open.name.0.lock().clone());
+        open.ops.count_for(client, frontend, ended, || open.name.0.lock().clone());
     }
 
     /// The open export.

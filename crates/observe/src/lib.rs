@@ -17,6 +17,7 @@
 #[macro_use]
 mod named;
 
+pub mod clients;
 mod codes;
 mod counter;
 pub mod event;

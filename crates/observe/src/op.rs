@@ -173,8 +173,13 @@ impl Ended {
 
     /// When it ended, in nanoseconds after [`BEGAN`].
     pub(crate) fn at(&self) -> u64 {
+        self.began_at().saturating_add(nanos(self.took))
+    }
+
+    /// When it began, in nanoseconds after [`BEGAN`]. 0: at that time, or before.
+    pub(crate) fn began_at(&self) -> u64 {
         let began = BEGAN.get_or_init(Instant::now);
-        nanos((self.began + self.took).saturating_duration_since(*began))
+        nanos(self.began.saturating_duration_since(*began))
     }
 }
 

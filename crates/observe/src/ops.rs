@@ -14,6 +14,7 @@
 //! # Locks
 //! A lock is taken at the first operation of a front end on a dataset, and for a reading.
 
+use crate::clients::{self, Connection};
 use crate::event::{self, OpDone};
 use crate::op::nanos;
 use crate::slow::Slowest;
@@ -272,8 +273,27 @@ pub struct DatasetUse {
 }
 
 impl DatasetUse {
-    /// Counts an operation. `name` returns the present name of the dataset.
+    /// Counts an operation, also for the process and user of this thread's job. `name` returns the
+    /// present name of the dataset.
     pub fn count(&self, frontend: Frontend, ended: &Ended, name: impl Fn() -> String) {
+        clients::count(ended);
+        self.count_here(frontend, ended, name);
+    }
+
+    /// Counts an operation of a client with a connection. `name` returns the present name of the
+    /// dataset.
+    pub fn count_for(
+        &self,
+        client: &Connection,
+        frontend: Frontend,
+        ended: &Ended,
+        name: impl Fn() -> String,
+    ) {
+        client.count(ended);
+        self.count_here(frontend, ended, name);
+    }
+
+    fn count_here(&self, frontend: Frontend, ended: &Ended, name: impl Fn() -> String) {
         let crowd;
         let ops = match self.ops.get().or_else(|| self.begin(&name)) {
             Some(ops) => ops,

@@ -59,6 +59,8 @@ pub struct SlowOp {
     pub uid: u32,
     /// The name of that process, if it was looked up.
     pub process: String,
+    /// The number of its client: see [`work::Job::client`].
+    pub client: u64,
     /// Bytes of data that it read or wrote.
     pub bytes: u64,
     /// The errno with which it failed.
@@ -225,7 +227,7 @@ fn describe(frontend: Frontend, ended: &Ended, took_ns: u64, dataset: String) ->
     let current = work::current();
     let (job, spent) = current.map_or((None, Spent::default()), |(job, spent)| (Some(job), spent));
     let (place, node) = job.map_or((0, 0), |job| (job.place, job.node));
-    let (pid, uid) = job.map_or((0, 0), |job| (job.pid, job.uid));
+    let (pid, uid, client) = job.map_or((0, 0, 0), |job| (job.pid, job.uid, job.client));
     let process = if took_ns >= NAMED_NS && pid != 0 { process_name(pid) } else { String::new() };
     let (op, bytes, failed) = (ended.op, ended.bytes, ended.failed);
     let at = SystemTime::now();
@@ -241,6 +243,7 @@ fn describe(frontend: Frontend, ended: &Ended, took_ns: u64, dataset: String) ->
         pid,
         uid,
         process,
+        client,
         bytes,
         failed,
         spent,

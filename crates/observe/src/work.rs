@@ -131,6 +131,8 @@ pub struct Job {
     pub pid: u32,
     /// The user of that process.
     pub uid: u32,
+    /// The number of its client ([`crate::clients::by_number`]), if it came by a connection; or 0.
+    pub client: u64,
     /// When it reached the program.
     pub began: Instant,
 }
@@ -140,7 +142,8 @@ impl Job {
     pub fn task(task: Task, number: u64) -> Self {
         // Readers reckon from the epoch, so it must not be later than the begin.
         epoch();
-        Self { kind: Kind::Task(task), place: 0, node: number, pid: 0, uid: 0, began: Instant::now() }
+        let began = Instant::now();
+        Self { kind: Kind::Task(task), place: 0, node: number, pid: 0, uid: 0, client: 0, began }
     }
 }
 
@@ -243,6 +246,7 @@ struct Slot {
     place: AtomicU64,
     node: AtomicU64,
     /// The pid, and above it the user.
+    process: AtomicU64,
     client: AtomicU64,
     began: AtomicU64,
     /// The wait's number and 1; 0 while it doesn't wait.
@@ -288,6 +292,7 @@ impl Mine {
             kind: AtomicU64::default(),
             place: AtomicU64::default(),
             node: AtomicU64::default(),
+            process: AtomicU64::default(),
             client: AtomicU64::default(),
             began: AtomicU64::default(),
             wait: AtomicU64::default(),
@@ -314,7 +319,8 @@ impl Mine {
             slot.kind.store(job.kind.code(), Relaxed);
             slot.place.store(job.place, Relaxed);
             slot.node.store(job.node, Relaxed);
-            slot.client.store(u64::from(job.uid) << 32 | u64::from(job.pid), Relaxed);
+            slot.process.store(u64::from(job.uid) << 32 | u64::from(job.pid), Relaxed);
+            slot.client.store(job.client, Relaxed);
             slot.began.store(stamp(job.began), Relaxed);
         });
     }
@@ -586,7 +592,7 @@ pub struct ThreadState {
 }
 
 /// A job and a wait as numbers.
-type Numbers = (u64, [u64; 4], [u64; 3]);
+type Numbers = (u64, [u64; 5], [u64; 3]);
 
 impl Slot {
     /// Changes the job or the wait. Only the thread itself does.
@@ -604,7 +610,7 @@ impl Slot {
         for _ in 0..16 {
             let version = self.version.load(Acquire);
             let load = |number: &AtomicU64| number.load(Relaxed);
-            let job = [&self.place, &self.node, &self.client, &self.began].map(load);
+            let job = [&self.place, &self.node, &self.process, &self.client, &self.began].map(load);
             let wait = [&self.wait, &self.what, &self.since].map(load);
             let kind = load(&self.kind);
             fence(Acquire);
@@ -617,9 +623,9 @@ impl Slot {
     }
 
     /// A job from its numbers. `None`: there is none.
-    fn job(kind: u64, [place, node, client, began]: [u64; 4]) -> Option<Job> {
-        let (pid, uid) = (client as u32, (client >> 32) as u32);
-        Kind::of_code(kind).map(|kind| Job { kind, place, node, pid, uid, began: time_of(began) })
+    fn job(kind: u64, [place, node, process, client, began]: [u64; 5]) -> Option<Job> {
+        let (pid, uid, began) = (process as u32, (process >> 32) as u32, time_of(began));
+        Kind::of_code(kind).map(|kind| Job { kind, place, node, pid, uid, client, began })
     }
 
     fn state(&self) -> ThreadState {

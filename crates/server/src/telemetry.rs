@@ -1,6 +1,7 @@
 //! What the daemon shows of itself: kstats, tunables, metrics, the tree of files, what it does, its
 //! log.
 
+mod clients;
 mod errnos;
 pub mod kstats;
 pub(crate) mod logging;

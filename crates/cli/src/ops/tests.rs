@@ -32,6 +32,7 @@ fn fsync() -> UnderWay {
         pid: 42,
         uid: 1000,
         process: "post\u{7}gres".to_owned(),
+        address: None,
     };
     let wait = Waited { wait: "flush".to_owned(), what: "/dev/vdb".to_owned(), ns: 1_500_000 };
     let thread = "fuse-tank-1".to_owned();

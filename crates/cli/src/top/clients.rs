@@ -1,108 +1,190 @@
-//! The view `clients`: what each client of the AFS file server does.
+//! The view `clients`: what each client does.
 
-use api::{Top, TopClient};
+use api::{Top, TopClient, TopClientOp};
+use std::cmp::Reverse;
 use std::collections::HashMap;
 
-use super::table::{Cell, Column, Table, Unit, column};
+use super::table::{Cell, Column, Table, Unit, column, errors};
+use crate::ops::text;
 
 /// The columns of the view.
-pub(super) const COLUMNS: [Column; 20] = [
-    column("CLIENT", "client", Unit::Text, "the address and port that the calls come from"),
+pub(super) const COLUMNS: [Column; 26] = [
     column(
-        "USER",
-        "user",
+        "CLIENT",
+        "client",
         Unit::Text,
-        "the user that the calls prove; only root and the daemon's user see it",
+        "a process with its number and user, an address, or a user of the control socket",
     ),
-    column("CONN", "connections", Unit::Number, "connections with a call of the last minute or two"),
-    column("CALLS", "calls", Unit::Rate, "all calls that ended"),
-    column("MKFILE", "mkfile", Unit::Rate, "CreateFile"),
-    column("RMFILE", "rmfile", Unit::Rate, "RemoveFile"),
-    column("MKDIR", "mkdir", Unit::Rate, "MakeDir"),
-    column("RMDIR", "rmdir", Unit::Rate, "RemoveDir"),
-    column("RENAME", "rename", Unit::Rate, "Rename"),
-    column("LOOKUP", "lookup", Unit::Rate, "Lookup, which clients of today don't send: see STATUS"),
-    column("LINK", "link", Unit::Rate, "Link"),
-    column("SYMLNK", "symlink", Unit::Rate, "Symlink"),
-    column("SSTORE", "sstore", Unit::Rate, "StoreStatus"),
-    column("DSTORE", "dstore", Unit::Rate, "StoreData, StoreData64"),
-    column("FETCH", "fetch", Unit::Rate, "FetchData, FetchData64"),
-    column("STATUS", "status", Unit::Rate, "FetchStatus, BulkStatus, InlineBulkStatus"),
-    column("OTHER", "other", Unit::Rate, "all other calls"),
-    column("ERRORS", "errors", Unit::Rate, "calls that failed"),
-    column("IN", "bytes_in", Unit::Bytes, "bytes of files that it stored"),
-    column("OUT", "bytes_out", Unit::Bytes, "bytes of files and directories that it read"),
+    column("KIND", "kind", Unit::Text, "fuse: uses mounts; nbd: a volume; block: an attached one; control"),
+    column("CONN", "connections", Unit::Number, "connections to a volume"),
+    column("OPS", "ops", Unit::Rate, "operations that ended, failed ones included"),
+    column("LOOKUP", "lookups", Unit::Rate, "look-ups of names, also of those that don't exist"),
+    column("READ", "reads", Unit::Rate, "reads of data"),
+    column("WRITE", "writes", Unit::Rate, "writes of data"),
+    column("FSYNC", "fsyncs", Unit::Rate, "fsync, syncfs, and flushes of volumes"),
+    column("MKFILE", "mkfile", Unit::Rate, "files created"),
+    column("RMFILE", "rmfile", Unit::Rate, "files removed"),
+    column("MKDIR", "mkdir", Unit::Rate, "directories created"),
+    column("RMDIR", "rmdir", Unit::Rate, "directories removed"),
+    column("RENAME", "rename", Unit::Rate, "renames"),
+    column("OTHER", "others", Unit::Rate, "all other operations, and requests of commands"),
+    column("ERRORS", "errors", Unit::Rate, "operations that failed"),
+    column("OUT", "bytes_read", Unit::Bytes, "bytes that it read"),
+    column("IN", "bytes_written", Unit::Bytes, "bytes that it wrote"),
+    column("AVG", "mean_ns", Unit::Time, "mean time of an operation"),
+    column("VOLUME", "volume", Unit::Text, "the volume, by the name under which the client opened it"),
+    column("MOST ERRORS", "most_errors", Unit::Text, "the operation and error of most failures"),
+    column("PROCESS", "process", Unit::Detail, "the name of its process"),
+    column("PID", "pid", Unit::Detail, "the number of its process"),
+    column("UID", "uid", Unit::Detail, "its user"),
+    column("CGROUP", "cgroup", Unit::Detail, "the control group of its process at its first operation"),
+    column("SUBJECT", "subject", Unit::Detail, "the subject of its certificate"),
+    column("NUMBER", "number", Unit::Detail, "the number of its counters, another one after it was evicted"),
 ];
 
-/// How many numbers a client has.
-const NUMBERS: usize = 16;
-type Numbers = [u64; NUMBERS];
+/// The operations of each column behind OPS but the last, which has all others.
+const OPS: [&[&str]; 9] = [
+    &["lookup"],
+    &["read"],
+    &["write"],
+    &["fsync", "syncfs", "flush"],
+    &["mknod", "tmpfile"],
+    &["unlink"],
+    &["mkdir"],
+    &["rmdir"],
+    &["rename"],
+];
 
-/// The numbers in the order of the columns behind CALLS.
-fn numbers(of: &TopClient) -> Numbers {
-    [
-        of.make_file,
-        of.remove_file,
-        of.make_dir,
-        of.remove_dir,
-        of.rename,
-        of.lookup,
-        of.link,
-        of.symlink,
-        of.store_status,
-        of.store_data,
-        of.fetch,
-        of.status,
-        of.other,
-        of.errors,
-        of.written,
-        of.read,
-    ]
+/// What was added.
+#[derive(Debug, Default)]
+struct Added {
+    ops: u64,
+    columns: [u64; OPS.len() + 1],
+    errors: u64,
+    most: String,
+    read: u64,
+    written: u64,
+    ns: u64,
 }
 
-/// All calls among these numbers: those before ERRORS.
-fn calls(numbers: &Numbers) -> u64 {
-    numbers[..NUMBERS - 3].iter().fold(0, |sum, n| sum.saturating_add(*n))
-}
-
-fn minus(now: Numbers, before: &Numbers) -> Numbers {
-    std::array::from_fn(|at| now[at].saturating_sub(before[at]))
-}
-
-/// The sum over all clients of a reading, listed or not.
-fn sum(top: &Top) -> Numbers {
-    let all = top.clients.iter().chain([&top.other_clients]).map(numbers);
-    all.fold([0; NUMBERS], |sum, more| std::array::from_fn(|at| sum[at].saturating_add(more[at])))
-}
-
-/// The row of these numbers.
-fn row(head: [Cell; 3], numbers: &Numbers) -> Vec<Cell> {
-    let calls = Cell::Number(calls(numbers));
-    head.into_iter().chain([calls]).chain(numbers.map(Cell::Number)).collect()
-}
-
-/// The table of all clients, those with the most calls first.
-pub(super) fn table(before: &Top, now: &Top) -> Table {
-    let old: HashMap<u64, Numbers> =
-        before.clients.iter().map(|client| (client.number, numbers(client))).collect();
-    let (mut rows, mut connections) = (Vec::new(), 0u64);
-    for client in &now.clients {
-        connections += client.connections;
-        let base = match old.get(&client.number) {
-            Some(known) => *known,
-            None if client.number >= before.next => [0; NUMBERS],
-            // It was there, and not in the list: what it did since is in the sum alone.
-            None => continue,
+impl Added {
+    fn between(before: &TopClient, now: &TopClient) -> Self {
+        let mut added = Self {
+            read: now.read.saturating_sub(before.read),
+            written: now.written.saturating_sub(before.written),
+            ..Self::default()
         };
-        let added = minus(numbers(client), &base);
-        if added != [0; NUMBERS] {
-            let user = client.user.as_deref().map_or(Cell::Nothing, Cell::from);
-            let head = [client.address.as_str().into(), user, client.connections.into()];
-            rows.push((calls(&added), row(head, &added)));
+        let none = TopClientOp::default();
+        for op in &now.ops {
+            let old = before.ops.iter().find(|old| old.op == op.op).unwrap_or(&none);
+            let count = op.count.saturating_sub(old.count);
+            let at = OPS.iter().position(|names| names.contains(&&*op.op)).unwrap_or(OPS.len());
+            added.ops = added.ops.saturating_add(count);
+            added.columns[at] = added.columns[at].saturating_add(count);
+            added.errors = added.errors.saturating_add(op.errors.saturating_sub(old.errors));
+            added.ns = added.ns.saturating_add(op.ns.saturating_sub(old.ns));
+        }
+        let old = (before.errors.as_slice(), before.other_errors);
+        let (words, _) = errors(Some(old), (&now.errors, now.other_errors));
+        let most = words.split(", ").next().and_then(|most| most.rsplit_once(' '));
+        added.most = most.map_or_else(String::new, |(name, _)| name.to_owned());
+        added
+    }
+
+    /// The cells from OPS on to AVG.
+    fn cells(&self) -> Vec<Cell> {
+        let mut cells: Vec<Cell> = vec![self.ops.into()];
+        cells.extend(self.columns.map(Cell::Number));
+        cells.extend([self.errors, self.read, self.written].map(Cell::Number));
+        cells.push(self.ns.checked_div(self.ops).map_or(Cell::Nothing, Cell::Number));
+        cells
+    }
+}
+
+/// A client in words.
+pub(super) fn name(client: &TopClient) -> String {
+    let user = client.uid.map(|uid| format!("u:{uid}"));
+    match (client.pid, user) {
+        // The kernel writes pages back for no process.
+        (Some(0), None) => "kernel".to_owned(),
+        (Some(0), Some(user)) => format!("[0] {user}"),
+        (Some(pid), user) => format!("{}[{pid}] {}", client.name, user.unwrap_or_default()),
+        (None, Some(user)) => user,
+        (None, None) => client.name.clone(),
+    }
+}
+
+/// What a client has done in `before`. `None`: it was not in the list, and what it did since is in
+/// the sum alone.
+pub(super) fn base<'a>(
+    old: &HashMap<u64, &'a TopClient>,
+    before: &Top,
+    client: &TopClient,
+    none: &'a TopClient,
+) -> Option<&'a TopClient> {
+    match old.get(&client.number) {
+        Some(known) => Some(known),
+        None => (client.number >= before.next).then_some(none),
+    }
+}
+
+/// The clients of a reading by their numbers.
+pub(super) fn by_number(top: &Top) -> HashMap<u64, &TopClient> {
+    top.clients.iter().map(|client| (client.number, client)).collect()
+}
+
+fn row(client: &TopClient, added: &Added) -> Vec<Cell> {
+    let number = |number: Option<u64>| number.map_or(Cell::Nothing, Cell::Number);
+    let words = |words: &Option<String>| words.as_deref().map_or(Cell::Nothing, Cell::from);
+    let mut row = vec![name(client).as_str().into(), client.kind.as_str().into(), number(client.connections)];
+    row.extend(added.cells());
+    row.extend([words(&client.volume), text(&added.most)]);
+    row.extend([
+        if client.pid.is_some() { text(&client.name) } else { Cell::Nothing },
+        number(client.pid.map(u64::from)),
+        number(client.uid.map(u64::from)),
+        text(&client.cgroup),
+        words(&client.subject),
+        client.number.into(),
+    ]);
+    row
+}
+
+/// What all clients of a reading have done, listed or not.
+fn all(top: &Top) -> TopClient {
+    let mut sum = TopClient::default();
+    for client in top.clients.iter().chain([&top.other_clients]) {
+        sum.read = sum.read.saturating_add(client.read);
+        sum.written = sum.written.saturating_add(client.written);
+        for op in &client.ops {
+            match sum.ops.iter_mut().find(|known| known.op == op.op) {
+                Some(known) => {
+                    known.count = known.count.saturating_add(op.count);
+                    known.errors = known.errors.saturating_add(op.errors);
+                    known.ns = known.ns.saturating_add(op.ns);
+                }
+                None => sum.ops.push(op.clone()),
+            }
         }
     }
-    rows.sort_by_key(|(calls, _)| std::cmp::Reverse(*calls));
-    let all = minus(sum(now), &sum(before));
-    let total = row(["total".into(), Cell::Nothing, connections.into()], &all);
+    sum
+}
+
+/// The table of all clients, those with the most operations first.
+pub(super) fn table(before: &Top, now: &Top) -> Table {
+    let (old, none) = (by_number(before), TopClient::default());
+    let mut rows = Vec::new();
+    for client in &now.clients {
+        let Some(base) = base(&old, before, client, &none) else { continue };
+        let added = Added::between(base, client);
+        if added.ops > 0 {
+            rows.push((added.ops, row(client, &added)));
+        }
+    }
+    rows.sort_by_key(|(ops, _)| Reverse(*ops));
+    let sum = Added::between(&all(before), &all(now)).cells();
+    let mut total: Vec<Cell> = vec!["total".into(), Cell::Nothing, Cell::Nothing];
+    total.extend(sum);
+    total.resize(COLUMNS.len(), Cell::Nothing);
     Table { sum: Some(total), ..Table::new(&COLUMNS, rows.into_iter().map(|(_, row)| row).collect()) }
 }

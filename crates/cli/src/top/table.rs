@@ -36,6 +36,10 @@ pub(crate) enum Unit {
     Time,
     /// A share in hundredths of a percent.
     Share,
+    /// Bytes of one thing, which people see in KB.
+    Size,
+    /// Text or a number that only scripts get.
+    Detail,
 }
 
 /// A column.
@@ -151,9 +155,12 @@ impl Table {
 
     /// The lines for people.
     pub(crate) fn lines(&self, span: &Span) -> Vec<String> {
-        let heads: Vec<String> = self.columns.iter().map(|column| head(column, span)).collect();
+        let is_shown = |column: &&Column| column.unit != Unit::Detail;
+        let columns: Vec<&Column> = self.columns.iter().filter(is_shown).collect();
+        let heads: Vec<String> = columns.iter().map(|column| head(column, span)).collect();
         let text = |row: &Vec<Cell>| -> Vec<String> {
-            self.columns.iter().zip(row).map(|(column, cell)| shown(column.unit, cell, span)).collect()
+            let cells = self.columns.iter().zip(row).filter(|(column, _)| is_shown(column));
+            cells.map(|(column, cell)| shown(column.unit, cell, span)).collect()
         };
         let (rows, foot): (Vec<_>, Vec<_>) =
             (self.rows.iter().map(text).collect(), self.foot().iter().map(text).collect());
@@ -161,7 +168,7 @@ impl Table {
         let width = |at: usize| all().map(|row| row[at].chars().count()).max().unwrap_or(0);
         let widths: Vec<usize> = (0..heads.len()).map(width).collect();
         let line = |row: &Vec<String>| {
-            let cell = |(at, cell): (usize, &String)| match self.columns[at].unit {
+            let cell = |(at, cell): (usize, &String)| match columns[at].unit {
                 Unit::Text => format!("{cell:<0$}", widths[at]),
                 _ => format!("{cell:>0$}", widths[at]),
             };
@@ -306,11 +313,12 @@ pub(crate) fn count(word: &str) -> Result<u64, Stop> {
 fn head(column: &Column, span: &Span) -> String {
     let per = if span.is_total { "" } else { "/s" };
     match column.unit {
-        Unit::Text | Unit::Number => column.name.to_owned(),
+        Unit::Text | Unit::Number | Unit::Detail => column.name.to_owned(),
         Unit::Rate => format!("{}{per}", column.name),
         Unit::Bytes => format!("{} MB{per}", column.name),
         Unit::Time => format!("{} ms", column.name),
         Unit::Share => format!("{} %", column.name),
+        Unit::Size => format!("{} KB", column.name),
     }
 }
 
@@ -333,7 +341,7 @@ pub(crate) fn shown(unit: Unit, cell: &Cell, span: &Span) -> String {
         Cell::Number(number) => *number,
     };
     match unit {
-        Unit::Text | Unit::Number => number.to_string(),
+        Unit::Text | Unit::Number | Unit::Detail => number.to_string(),
         Unit::Rate => {
             let rate = span.rate(number);
             // Of rare events, half of one in a second is not none.
@@ -342,6 +350,7 @@ pub(crate) fn shown(unit: Unit, cell: &Cell, span: &Span) -> String {
         Unit::Bytes => format!("{:.1}", span.rate(number) / 1_048_576.0),
         Unit::Time => short(number as f64 / 1e6),
         Unit::Share => short(number as f64 / 100.0),
+        Unit::Size => short(number as f64 / 1024.0),
     }
 }
 

@@ -169,8 +169,9 @@ fn live_view() {
     assert_eq!(screens[2].lines().count(), 11, "{out:?}");
     assert!(screens[2].contains("Call8 ") && !screens[2].contains("Call9 "), "{out:?}");
     // A sum is not cut off.
-    let clients = (0..30).map(|n| client(n, None, n + 1, 0)).collect();
-    let (_, out, _) = ran_on(true, vec![reading(110), Top { clients, ..reading(111) }], "-v clients 1 1");
+    let afs_clients = (0..30).map(|n| client(n, None, n + 1, 0)).collect();
+    let (_, out, _) =
+        ran_on(true, vec![reading(110), Top { afs_clients, ..reading(111) }], "-v afs-clients 1 1");
     let last: Vec<&str> = out.lines().rev().take(2).map(|line| cells(line)[0]).collect();
     assert_eq!(last, ["total", "others"], "{out:?}");
     assert!(!ran_on(true, two_of_calls(), "-v calls").1.contains('\x1b'));
@@ -232,32 +233,32 @@ fn words() {
     }
 }
 
-fn client(number: u64, user: Option<&str>, fetch: u64, read: u64) -> api::TopClient {
+fn client(number: u64, user: Option<&str>, fetch: u64, read: u64) -> api::TopAfsClient {
     let user = user.map(str::to_owned);
     let address = format!("10.0.0.{number}:7001");
-    api::TopClient { number, address, user, connections: 2, fetch, read, ..Default::default() }
+    api::TopAfsClient { number, address, user, connections: 2, fetch, read, ..Default::default() }
 }
 
 /// Two readings of clients. The third client is new. The fourth was there before, but not in the
 /// list; the first one has made room since.
 fn two_of_clients() -> Vec<Top> {
-    let others = |fetch, errors| api::TopClient { fetch, errors, ..Default::default() };
+    let others = |fetch, errors| api::TopAfsClient { fetch, errors, ..Default::default() };
     let before = Top {
-        clients: vec![client(1, None, 100, 0), client(2, Some("alice"), 10, 1_048_576)],
-        other_clients: others(50, 1),
+        afs_clients: vec![client(1, None, 100, 0), client(2, Some("alice"), 10, 1_048_576)],
+        other_afs_clients: others(50, 1),
         next: 5,
         ..reading(110)
     };
-    let clients =
+    let afs_clients =
         vec![client(2, Some("alice"), 14, 5 * 1_048_576), client(5, None, 20, 0), client(4, None, 60, 0)];
-    vec![before, Top { clients, other_clients: others(106, 3), next: 6, ..reading(112) }]
+    vec![before, Top { afs_clients, other_afs_clients: others(106, 3), next: 6, ..reading(112) }]
 }
 
 /// Goal: clients have what they did in the interval. What is not of a row that was known before is
 /// among the others, so the total is right.
 #[test]
 fn intervals_of_clients() {
-    let lines = good(two_of_clients(), "-v clients -j 1 1");
+    let lines = good(two_of_clients(), "-v afs-clients -j 1 1");
     let json: Vec<&str> = lines[0].split("\"rows\":").collect();
     let zeros = r#""mkfile":0,"rmfile":0,"mkdir":0,"rmdir":0,"rename":0,"lookup":0,"link":0,"symlink":0,"sstore":0,"dstore":0"#;
     let rest = r#""status":0,"other":0,"errors":0,"bytes_in":0"#;
@@ -270,7 +271,7 @@ fn intervals_of_clients() {
         r#","sums":[{{"client":"others","connections":2,"calls":16,{zeros},"fetch":16,{rest},"bytes_out":0}},{{"client":"total","connections":6,"calls":40,{zeros},"fetch":40,{rest},"bytes_out":4194304}}]}}"#
     );
     assert_eq!(json[1], rows + &sums);
-    let lines = good(two_of_clients(), "-v clients 2 1");
+    let lines = good(two_of_clients(), "-v afs-clients 2 1");
     assert_eq!(cells(&lines[2])[..4], ["10.0.0.5:7001", "-", "2", "10"]);
     assert_eq!(cells(&lines[3])[..4], ["10.0.0.2:7001", "alice", "2", "2"]);
     assert!(cells(&lines[3]).ends_with(&["0.0", "2.0"]), "{lines:?}");
@@ -282,11 +283,11 @@ fn intervals_of_clients() {
 #[test]
 fn limits() {
     let second = two_of_clients().remove(1);
-    let lines = good(vec![second.clone()], "-v clients -p --limit 1");
+    let lines = good(vec![second.clone()], "-v afs-clients -p --limit 1");
     let calls = |line: &String| line.split('\t').nth(4).unwrap().to_owned();
     assert_eq!(lines[1..].iter().map(calls).collect::<Vec<_>>(), ["60", "140", "200"]);
-    let whole = Top { other_clients: api::TopClient::default(), ..second };
-    assert_eq!(good(vec![whole], "-v clients -p").len(), 5);
+    let whole = Top { other_afs_clients: api::TopAfsClient::default(), ..second };
+    assert_eq!(good(vec![whole], "-v afs-clients -p").len(), 5);
 }
 
 /// Goal: volumes are in the order of bytes that moved. A name that is not known is a dash, and one

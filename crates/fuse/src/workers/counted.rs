@@ -62,7 +62,8 @@ pub(super) fn begin(
 ) -> Option<Running> {
     let head = &request.head;
     let kind = Kind::Request(tree.frontend(), op_of(head.opcode)?);
-    Some(work::begin(Job { kind, place, node: head.nodeid, pid: head.pid, uid: head.uid, began }))
+    let (node, pid, uid) = (head.nodeid, head.pid, head.uid);
+    Some(work::begin(Job { kind, place, node, pid, uid, client: 0, began }))
 }
 
 /// Counts a request that was answered with `result`, for the dataset of its file.

@@ -90,7 +90,8 @@ fn all_is_kept() {
     let slowest = Slowest::default();
     let kind = Kind::Request(Frontend::Fuse, Op::Unlink);
     let pid = std::process::id();
-    let _running = work::begin(Job { kind, place: 3, node: 4, pid, uid: 6, began: Instant::now() });
+    let _running =
+        work::begin(Job { kind, place: 3, node: 4, pid, uid: 6, client: 0, began: Instant::now() });
     drop(work::wait(Wait::Flush, 9));
     let ended = Ended {
         op: Op::Unlink,

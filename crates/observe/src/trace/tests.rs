@@ -42,7 +42,7 @@ fn dataset() -> DatasetUse {
 /// An operation of this process.
 fn does(of: &DatasetUse, op: Op, ns: u64, bytes: u64, failed: Option<i32>) {
     let (kind, began) = (Kind::Request(Frontend::Fuse, op), Instant::now());
-    let job = Job { kind, place: 0, node: 0, pid: std::process::id(), uid: USER, began };
+    let job = Job { kind, place: 0, node: 0, pid: std::process::id(), uid: USER, client: 0, began };
     let _running = work::begin(job);
     let ended = Ended { op, began, took: Duration::from_nanos(ns), bytes, failed };
     of.count(Frontend::Fuse, &ended, || "tank/a".to_owned());
@@ -274,7 +274,7 @@ fn waits_are_events() {
     let (conditions, keys) = (vec![mine], keys[..3].to_vec());
     let session = begin_exact(Plan { event: &WAIT_DONE, conditions, keys, ..plan(&[]) });
     let kind = Kind::Request(Frontend::Nbd, Op::Flush);
-    let job = Job { kind, place: 0, node: 0, pid: 0, uid: USER, began: Instant::now() };
+    let job = Job { kind, place: 0, node: 0, pid: 0, uid: USER, client: 0, began: Instant::now() };
     let running = work::begin(job);
     drop(work::wait(Wait::Flush, 77));
     drop(running);
@@ -314,6 +314,7 @@ fn samples() {
         node: 0,
         pid: 0,
         uid: USER,
+        client: 0,
         began: Instant::now(),
     };
     let (seen, later) = std::thread::scope(|scope| {

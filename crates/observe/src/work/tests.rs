@@ -5,7 +5,7 @@ const MS: Duration = Duration::from_millis(1);
 
 fn job(node: u64) -> Job {
     let kind = Kind::Request(Frontend::Fuse, Op::Fsync);
-    Job { kind, place: 0, node, pid: 7, uid: 8, began: Instant::now() }
+    Job { kind, place: 0, node, pid: 7, uid: 8, client: 9, began: Instant::now() }
 }
 
 /// Lets time pass.

@@ -13,6 +13,7 @@ mod caretaker;
 mod changes;
 #[path = "../../../nbd/tests/client/mod.rs"]
 mod client;
+mod clients;
 mod common;
 mod counted;
 #[path = "common/daemon.rs"]

@@ -45,12 +45,16 @@ impl Stand {
         self.dir.path().join(path)
     }
 
-    /// The rows of a view whose column has this text.
-    fn rows(&self, view: &str, column: &str, text: &str) -> Vec<Value> {
+    /// The rows of a view.
+    pub(crate) fn rows_of(&self, view: &str) -> Vec<Value> {
         let said = self.daemon.good(&format!("top -j -v {view}"));
         let document: Value = serde_json::from_str(&said).expect("JSON");
-        let rows = document["rows"].as_array().expect("rows").clone();
-        rows.into_iter().filter(|row| row[column] == text).collect()
+        document["rows"].as_array().expect("rows").clone()
+    }
+
+    /// The rows of a view whose column has this text.
+    pub(crate) fn rows(&self, view: &str, column: &str, text: &str) -> Vec<Value> {
+        self.rows_of(view).into_iter().filter(|row| row[column] == text).collect()
     }
 
     /// Numbers of a dataset's row, by their columns. Zeros if it has no row.
@@ -86,7 +90,7 @@ impl Stand {
 
 /// Does known work below a directory: 5 writes of 8 KiB with an fsync each, 57 `rmdir`s that fail,
 /// and one that doesn't.
-fn work(dir: &Path) {
+pub(crate) fn work(dir: &Path) {
     let file = fs::File::create(dir.join("file")).expect("a file");
     for at in 0..5 {
         file.write_all_at(&[7; 8192], at * 8192).expect("it is written");
@@ -100,8 +104,8 @@ fn work(dir: &Path) {
     fs::remove_dir(dir.join("full/inner")).expect("it is empty");
 }
 
-const OF_WORK: [&str; 5] = ["writes", "syncs", "bytes_written", "errors", "reads"];
-const WORKED: [u64; 5] = [5, 5, 5 * 8192, 57, 0];
+pub(crate) const OF_WORK: [&str; 5] = ["writes", "syncs", "bytes_written", "errors", "reads"];
+pub(crate) const WORKED: [u64; 5] = [5, 5, 5 * 8192, 57, 0];
 
 /// Goal: each dataset has exactly what was done to it, whether its mount is its own or nested. A
 /// renamed one keeps its numbers, and a snapshot has its own.

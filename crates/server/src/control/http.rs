@@ -23,6 +23,8 @@ use http_body_util::BodyExt;
 use hyper::body::{Body, Bytes, Incoming};
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use observe::clients;
+use observe::ops::{Ended, Op};
 use observe::work::{self, Job, Task};
 use serde::Deserialize;
 use std::convert::Infallible;
@@ -195,6 +197,7 @@ fn send(
     let uid = caller.peer().uid;
     let number = METHODS.iter().position(|known| *known == method);
     let job = Job::task(Task::Command, number.unwrap_or(METHODS.len()) as u64);
+    let began = job.began;
     let _running = work::begin(Job { pid: caller.peer().pid.unwrap_or(0), uid, ..job });
     let made = match allowed {
         Ok(()) => dispatch(service, caller, method, body, &mut sending),
@@ -204,6 +207,9 @@ fn send(
             sending.write_all(&body_of(&error))
         }
     };
+    // It comes before the end, so that the caller finds it counted.
+    let failed = (made.is_err() || sending.is_error()).then_some(0);
+    clients::count_of_user(uid, &Ended::now(Op::Unknown, began, 0, failed));
     match made {
         Ok(()) => sending.end(),
         Err(error) => tracing::debug!(uid, method, %error, "the caller does not take its answer"),

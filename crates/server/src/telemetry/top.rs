@@ -4,7 +4,7 @@
 //! The numbers are in memory. No pool is read and none of its locks is taken, so an answer comes
 //! while a pool is suspended.
 
-use super::{ops, work};
+use super::{clients, ops, work};
 use crate::pools::Pools;
 use afs::partition::PartitionId;
 use afs::server::Core;
@@ -15,7 +15,7 @@ use afs::server::callbacks::Held;
 use afs::server::table::Listed;
 use afs::types::VolumeId;
 use api::{
-    Caller, Error, TOP_MAX, Top, TopAttach, TopCall, TopClient, TopLock, TopPromise, TopQuery, TopTimes,
+    Caller, Error, TOP_MAX, Top, TopAfsClient, TopAttach, TopCall, TopLock, TopPromise, TopQuery, TopTimes,
     TopView, TopVolume,
 };
 use observe::LatencySnapshot;
@@ -52,10 +52,11 @@ impl Start {
         if query.view == TopView::Threads {
             caller.must_own("the threads of the daemon")?;
         }
+        if matches!(query.view, TopView::Clients | TopView::Vms) {
+            caller.must_own("the clients of the daemon")?;
+        }
         // The other views must not wait for a server that starts or ends.
-        let is_of_afs =
-            !matches!(query.view, TopView::Datasets | TopView::Ops | TopView::Locks | TopView::Threads);
-        let running = is_of_afs.then(|| pools.afs.now()).flatten();
+        let running = query.view.is_of_afs().then(|| pools.afs.now()).flatten();
         let core = running.as_deref().map(|running| &**running.server.core());
         let process = api::process_id();
         let mut top = Top { afs: core.is_some(), process, ..Top::default() };
@@ -63,6 +64,11 @@ impl Start {
         match (query.view, core) {
             (TopView::Locks, _) => (top.run, top.locks) = (process, locks(limit(query))),
             (TopView::Threads, _) => (top.run, top.threads) = (process, work::threads(limit(query))),
+            (TopView::Clients | TopView::Vms, _) => {
+                (top.run, top.next) = (process, observe::clients::next_number());
+                let is_vms = query.view == TopView::Vms;
+                (top.clients, top.other_clients) = clients::all(is_vms, query.last, limit(query));
+            }
             (TopView::Datasets, _) => {
                 // Counters that begin during the reading have a number from here on.
                 (top.run, top.next) = (process, observe::ops::next_number());
@@ -81,7 +87,7 @@ impl Start {
         }
         if !caller.owns() {
             // Addresses are no secret: 'rxdebug' gets them from the server.
-            top.clients.iter_mut().for_each(|client| client.user = None);
+            top.afs_clients.iter_mut().for_each(|client| client.user = None);
         }
         // Numbers that are counted meanwhile belong to an earlier moment than this one.
         top.clock_ns = ns(self.clock.elapsed());
@@ -104,11 +110,16 @@ fn read(core: &Core, query: &TopQuery, top: &mut Top) {
     let limit = limit(query);
     match query.view {
         TopView::Calls => top.calls = calls(core, limit),
-        TopView::Clients => clients(core, query.last, limit, top),
+        TopView::AfsClients => afs_clients(core, query.last, limit, top),
         TopView::Volumes => volumes(core, query.last, limit, top),
         TopView::Attach => top.attach = attach(core, limit),
         TopView::Promises => promises(core, query, limit, top),
-        TopView::Datasets | TopView::Ops | TopView::Locks | TopView::Threads => {}
+        TopView::Datasets
+        | TopView::Ops
+        | TopView::Clients
+        | TopView::Vms
+        | TopView::Locks
+        | TopView::Threads => {}
     }
 }
 
@@ -138,9 +149,9 @@ fn calls(core: &Core, limit: usize) -> Vec<TopCall> {
     services.into_iter().flat_map(of).take(limit).collect()
 }
 
-fn client(done: &Done) -> TopClient {
+fn client(done: &Done) -> TopAfsClient {
     let of = |kind: Kind| done.kinds[kind as usize];
-    TopClient {
+    TopAfsClient {
         make_file: of(Kind::MakeFile),
         remove_file: of(Kind::RemoveFile),
         make_dir: of(Kind::MakeDir),
@@ -157,12 +168,12 @@ fn client(done: &Done) -> TopClient {
         errors: done.errors,
         read: done.read,
         written: done.written,
-        ..TopClient::default()
+        ..TopAfsClient::default()
     }
 }
 
 /// Clients, those with the most calls first, or those that called last.
-fn clients(core: &Core, last: bool, limit: usize, top: &mut Top) {
+fn afs_clients(core: &Core, last: bool, limit: usize, top: &mut Top) {
     let (mut all, mut others, next) = core.activity.clients.snapshot();
     // The keys change meanwhile.
     all.sort_by_cached_key(|(client, done)| {
@@ -170,14 +181,14 @@ fn clients(core: &Core, last: bool, limit: usize, top: &mut Top) {
     });
     all.drain(limit.min(all.len())..).for_each(|(_, done)| others += done);
     let connections = core.connections();
-    let shown = |(of, done): (Arc<Client>, Done)| TopClient {
+    let shown = |(of, done): (Arc<Client>, Done)| TopAfsClient {
         number: of.number,
         address: of.peer.to_string(),
         user: of.user.as_deref().map(str::to_owned),
         connections: connections.get(&of.number).copied().unwrap_or(0),
         ..client(&done)
     };
-    (top.clients, top.other_clients, top.next) =
+    (top.afs_clients, top.other_afs_clients, top.next) =
         (all.into_iter().map(shown).collect(), client(&others), next);
 }
 

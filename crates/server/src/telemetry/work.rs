@@ -14,6 +14,7 @@ use api::{
     AllUnderWay, Caller, Error, METHODS, SLOW_MAX, SlowOp, SlowOps, SlowQuery, Subject, TopThread, UnderWay,
     Waited,
 };
+use observe::clients::{self, Who};
 use observe::work::{Job, Kind, Task, ThreadState, TxgReason, Wait};
 use observe::{slow, work};
 use std::cmp::Reverse;
@@ -139,6 +140,8 @@ fn subject(job: &Job) -> Subject {
     let here = work::place(job.place).and_then(|place| place.dataset(job.node));
     let (dataset, object) = here.unwrap_or_default();
     let (frontend, op) = op_name(job.kind, job.node);
+    let Sender { pid, uid, process, address } =
+        sender(job.client).unwrap_or_else(|| Sender::of(job.pid, job.uid, slow::process_name(job.pid)));
     Subject {
         frontend: frontend.to_owned(),
         op: op.to_owned(),
@@ -146,10 +149,37 @@ fn subject(job: &Job) -> Subject {
         object,
         path: None,
         txg: (job.kind == Kind::Task(Task::Sync)).then_some(job.node),
-        pid: job.pid,
-        uid: job.uid,
-        process: slow::process_name(job.pid),
+        pid,
+        uid,
+        process,
+        address,
     }
+}
+
+/// The client that sent an operation.
+struct Sender {
+    pid: u32,
+    uid: u32,
+    process: String,
+    address: Option<String>,
+}
+
+impl Sender {
+    fn of(pid: u32, uid: u32, process: String) -> Self {
+        Self { pid, uid, process, address: None }
+    }
+}
+
+/// The client with this number, if it is one with connections that is still known.
+fn sender(number: u64) -> Option<Sender> {
+    let client = if number == 0 { None } else { clients::by_number(number) }?;
+    let name = super::clients::name(&client);
+    Some(match client.key().who {
+        Who::Process { pid, uid, .. } => Sender::of(pid, uid, name),
+        Who::User(uid) => Sender::of(0, uid, name),
+        Who::Kernel => Sender::of(0, 0, name),
+        Who::Address(_) => Sender { address: Some(name), ..Sender::of(0, 0, String::new()) },
+    })
 }
 
 /// What is under way.
@@ -263,6 +293,7 @@ fn slow_op(op: slow::SlowOp, paths: &HashMap<Node, String>, devices: &HashMap<u6
     // Later, the number may be another process's.
     let is_new = op.at.elapsed().is_ok_and(|age| age < NEW);
     let process = if op.process.is_empty() && is_new { slow::process_name(op.pid) } else { op.process };
+    let sender = sender(op.client).unwrap_or_else(|| Sender::of(op.pid, op.uid, process));
     let subject = Subject {
         frontend: op.frontend.name().to_owned(),
         op: op.op.name().to_owned(),
@@ -270,9 +301,10 @@ fn slow_op(op: slow::SlowOp, paths: &HashMap<Node, String>, devices: &HashMap<u6
         object: here.and_then(|(_, object)| object),
         path: paths.get(&(op.place, op.node)).cloned(),
         txg: None,
-        pid: op.pid,
-        uid: op.uid,
-        process,
+        pid: sender.pid,
+        uid: sender.uid,
+        process: sender.process,
+        address: sender.address,
     };
     let longest = op.spent.longest.map(|longest| waited(longest.wait, longest.what, longest.ns, devices));
     SlowOp {

@@ -38,6 +38,7 @@ use api::{Caller, Error, Reason};
 use fuse::tree::{Allocate, Attr, Entry, FileTree, Flags, Node, Seek, SetAttr, Statfs, Time};
 use fuse::{Detach, Mount, Options};
 use nbd::{Code, Disk, Extent, Lease};
+use observe::clients::{Connection, Key, Kind, Who};
 use observe::lock::{Mutex, RwLock};
 use observe::ops::{Ended, Frontend};
 use rustix::io::Errno;
@@ -85,6 +86,8 @@ struct Volumes(RwLock<BTreeMap<u64, Arc<Attached>>>);
 
 struct Attached {
     lease: Lease,
+    /// The kernel, which sends the requests of the block device.
+    client: Connection,
     read_only: bool,
 }
 
@@ -269,7 +272,7 @@ impl FileTree for Volumes {
 
     fn count(&self, node: Node, ended: &Ended) {
         if let Ok(file) = self.file(node) {
-            file.lease.count(Frontend::Block, ended);
+            file.lease.count(&file.client, Frontend::Block, ended);
         }
     }
 }
@@ -299,12 +302,14 @@ impl Files {
         let object = dataset.object().0;
         let lease = imported.volumes.open(name).map_err(about)?;
         let read_only = read_only || lease.disk().is_read_only();
+        let export = Some(Arc::from(lease.name()));
+        let client = Connection::new(Key { kind: Kind::Block, who: Who::Kernel, export, subject: None });
         {
             let mut table = self.tree.0.write();
             if table.contains_key(&object) {
                 return Err(Reason::AlreadyAttached { at: link_of(name).display().to_string() });
             }
-            table.insert(object, Arc::new(Attached { lease, read_only }));
+            table.insert(object, Arc::new(Attached { lease, client, read_only }));
         }
         let file = self.mount.target().join(object.to_string());
         let made = Device::make(object, &file, read_only, link_of(name));

@@ -69,6 +69,11 @@ pub(crate) fn answer(budget: Arc<Budget>) -> (Sending, Receiving) {
 }
 
 impl Sending {
+    /// Whether the answer is an error.
+    pub(crate) fn is_error(&self) -> bool {
+        self.status >= 400
+    }
+
     /// Sends what is left, and then the end.
     pub(crate) fn end(mut self) {
         let text = std::mem::take(&mut self.buffer);

@@ -51,7 +51,7 @@ impl Place for Tree {
 fn does(place: u64, node: u64, op: Op, errno: Option<i32>, device: u64) {
     let of = Arc::new(OpTable::default()).dataset((1, 1));
     let (kind, began) = (Kind::Request(Frontend::Nbd, op), Instant::now());
-    let job = Job { kind, place, node, pid: std::process::id(), uid: USER, began };
+    let job = Job { kind, place, node, pid: std::process::id(), uid: USER, client: 0, began };
     let _running = observe::work::begin(job);
     drop(observe::work::wait(Wait::Read, device));
     let ended = Ended { op, began, took: Duration::from_secs(5), bytes: 4096, failed: errno };

@@ -68,7 +68,15 @@ fn only_for_owners() {
 #[test]
 fn rows() {
     let began = Instant::now();
-    let job = Job { kind: Kind::Request(Frontend::Nbd, Op::Read), place: 0, node: 0, pid: 0, uid: 0, began };
+    let job = Job {
+        kind: Kind::Request(Frontend::Nbd, Op::Read),
+        place: 0,
+        node: 0,
+        pid: 0,
+        uid: 0,
+        client: 0,
+        began,
+    };
     let thread = |tid, wait| ThreadState {
         tid,
         name: format!("t{tid}"),
