@@ -103,8 +103,12 @@ pub struct Top {
     pub calls: Vec<TopCall>,
     /// [`TopView::Clients`] and [`TopView::Vms`].
     pub clients: Vec<TopClient>,
-    /// What clients did that are not in the list.
-    pub other_clients: TopClient,
+    /// What clients did that are not in the list, those of AFS apart.
+    pub other_clients: Vec<TopClient>,
+    /// What counts clients of AFS, as [`Self::run`]; 0: none of [`Self::clients`] are of AFS.
+    pub afs_run: u64,
+    /// [`Self::next`] of clients of AFS among [`Self::clients`].
+    pub afs_next: u64,
     /// [`TopView::AfsClients`].
     pub afs_clients: Vec<TopAfsClient>,
     /// What clients did that are not in the list.
@@ -219,11 +223,12 @@ pub struct TopTimes {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TopClient {
-    /// The number of its counters.
+    /// The number of its counters. Those of AFS have their own numbers.
     pub number: u64,
-    /// `fuse`, `nbd`, `block` or `control`.
+    /// `fuse`, `nbd`, `block`, `control` or `afs`.
     pub kind: String,
-    /// The name of its process, or its address. Empty: it has none, or it is not known.
+    /// The name of its process, or its address, for AFS with the user. Empty: it has none, or it is
+    /// not known.
     pub name: String,
     /// The number of its process. 0: the kernel, or a process that the daemon can't see.
     pub pid: Option<u32>,
@@ -239,6 +244,10 @@ pub struct TopClient {
     pub connections: Option<u64>,
     /// The operations, those that there were.
     pub ops: Vec<TopClientOp>,
+    /// How many failed.
+    pub failed: u64,
+    /// The sum of their times in nanoseconds.
+    pub ns: u64,
     /// How often they failed, by the names of operation and errno, as `rmdir ENOTEMPTY`.
     pub errors: Vec<(String, u64)>,
     /// How often they failed in further ways.
@@ -261,10 +270,6 @@ pub struct TopClientOp {
     pub op: String,
     /// How many there were, failed ones included.
     pub count: u64,
-    /// How many failed.
-    pub errors: u64,
-    /// The sum of their times in nanoseconds.
-    pub ns: u64,
 }
 
 /// A client of the AFS file server.

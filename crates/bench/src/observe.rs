@@ -17,6 +17,7 @@ use crate::measure::{here, median, round};
 use anyhow::{Context, Result, anyhow, ensure};
 use fuse::tree::Statfs;
 use fuse::{Detach, Mount, Workers};
+use observe::clients;
 use observe::event::{self, OP_DONE, ZilCommit};
 use observe::ops::{Ended, Frontend, Op, OpTable};
 use observe::trace::{self, Buckets, Plan, Source, begin};
@@ -211,9 +212,10 @@ fn piece(stand: &Stand, piece: &Piece, groups: usize) -> Result<Value> {
     }))
 }
 
-/// Nanoseconds that one count takes, that a job takes around an operation without a wait, and that
-/// one wait takes, by so many threads at once. Also what an event takes that nothing reads, and how
-/// much more a count takes with a session of `poolhouse trace` that takes all.
+/// Nanoseconds that one count takes, and its part for the client; that a job takes around an
+/// operation without a wait, and that one wait takes, by so many threads at once. Also what an
+/// event takes that nothing reads, and how much more a count takes with a session of `poolhouse
+/// trace` that takes all.
 fn single_ns(threads: usize) -> Result<Value> {
     let table = Arc::new(OpTable::default());
     let of = table.dataset((1, 1));
@@ -222,6 +224,8 @@ fn single_ns(threads: usize) -> Result<Value> {
         of.count(Frontend::Fuse, &Ended::now(Op::Read, began, READ, None), String::new);
     };
     let (kind, began) = (Kind::Request(Frontend::Fuse, Op::Read), Instant::now());
+    let ended = Ended::now(Op::Read, began, READ, None);
+    let client = || clients::count(&ended);
     let job = || drop(work::begin(Job { kind, place: 1, node: 1, pid: 1, uid: 1, client: 0, began }));
     let wait = || drop(work::wait(Wait::Read, 1));
     let event = || event::zil_commit(|| ZilCommit { ns: 1 });
@@ -240,6 +244,7 @@ fn single_ns(threads: usize) -> Result<Value> {
     Ok(json!({
         "threads": threads,
         "count_ns": round(alone),
+        "client_ns": round(each_ns(threads, client)),
         "job_ns": round(job),
         "wait_ns": round(each_ns(threads, wait)),
         "event_ns": round(each_ns(threads, event)),

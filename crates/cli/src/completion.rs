@@ -87,7 +87,7 @@ const THEN: [(&str, &str); 6] = [
     ("get", "tunable kstat"),
     ("set", "tunable"),
     ("completion", "bash zsh fish"),
-    ("top", "-v calls clients volumes attach locks promises threads"),
+    ("top", "-v datasets ops clients vms calls afs-clients volumes attach locks promises threads"),
     (
         "afs",
         "enable disable status volumes report clients locks export adopt $(zfs list -H -o name -t filesystem 2>/dev/null)",

@@ -62,8 +62,8 @@ mod tests {
     use super::*;
     use rcgen::{CertificateParams, DnType, KeyPair};
 
-    /// Goal: the subject of a certificate is found, and cut where a character ends. Other bytes have
-    /// none.
+    /// Goal: the subject of a certificate is found, and cut where a character ends. Other bytes
+    /// have none.
     #[test]
     fn subjects() {
         let made = |name: &str| {

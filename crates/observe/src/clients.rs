@@ -7,10 +7,12 @@
 //!
 //! A request through FUSE has the number of a thread, which says nothing about it later. So at the
 //! first operation of a thread, its process is looked up: number, begin, name and control group.
-//! The operation has not been answered yet, so the process still exists. Each thread of this program
-//! remembers the clients that it served last. Each second, the begin of a client's thread is read
-//! again: another begin means that the number is another thread's now. So an operation counts for
-//! the wrong process only if a number is used again within a second. A connection holds its client.
+//! The operation has not been answered yet, so the process still exists. A connection holds its
+//! client.
+//!
+//! Each thread of this program remembers the clients that it served last. Each second, the begin of
+//! a client's thread is read again: another begin means that the number is another thread's now. So
+//! an operation counts for the wrong process only if a number is used again within a second.
 //!
 //! At most [`KEPT`] clients have counters. For another one, those that have no connection and did
 //! nothing for the longest time *retire*. Other threads may still count for a retired client. Only
@@ -398,7 +400,7 @@ impl Drop for Connection {
 static ALL: LazyLock<Clients> = LazyLock::new(|| Clients::new(Box::new(Proc)));
 
 /// Counts an operation for the process and user of this thread's job.
-pub(crate) fn count(ended: &Ended) {
+pub fn count(ended: &Ended) {
     let (tid, uid) = work::job().map_or((0, 0), |job| (job.pid, job.uid));
     memory::mine(|memory| ALL.count(memory, tid, uid, ended));
 }

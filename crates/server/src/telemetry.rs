@@ -9,6 +9,7 @@ pub(crate) mod memory;
 pub mod metrics;
 mod ops;
 pub(crate) mod spl;
+mod times;
 pub(crate) mod top;
 pub(crate) mod trace;
 pub mod tree;

@@ -1,6 +1,6 @@
 //! The view `clients`: what each client does.
 
-use api::{Top, TopClient, TopClientOp};
+use api::{Top, TopClient};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
@@ -13,10 +13,15 @@ pub(super) const COLUMNS: [Column; 26] = [
         "CLIENT",
         "client",
         Unit::Text,
-        "a process with its number and user, an address, or a user of the control socket",
+        "a process with its number and user, an address, or a user of the control socket; of AFS: both",
     ),
-    column("KIND", "kind", Unit::Text, "fuse: uses mounts; nbd: a volume; block: an attached one; control"),
-    column("CONN", "connections", Unit::Number, "connections to a volume"),
+    column(
+        "KIND",
+        "kind",
+        Unit::Text,
+        "fuse: uses mounts; nbd: a volume; block: an attached one; control; afs",
+    ),
+    column("CONN", "connections", Unit::Number, "connections to a volume, or of AFS"),
     column("OPS", "ops", Unit::Rate, "operations that ended, failed ones included"),
     column("LOOKUP", "lookups", Unit::Rate, "look-ups of names, also of those that don't exist"),
     column("READ", "reads", Unit::Rate, "reads of data"),
@@ -72,17 +77,16 @@ impl Added {
         let mut added = Self {
             read: now.read.saturating_sub(before.read),
             written: now.written.saturating_sub(before.written),
+            errors: now.failed.saturating_sub(before.failed),
+            ns: now.ns.saturating_sub(before.ns),
             ..Self::default()
         };
-        let none = TopClientOp::default();
         for op in &now.ops {
-            let old = before.ops.iter().find(|old| old.op == op.op).unwrap_or(&none);
-            let count = op.count.saturating_sub(old.count);
+            let old = before.ops.iter().find(|old| old.op == op.op).map_or(0, |old| old.count);
+            let count = op.count.saturating_sub(old);
             let at = OPS.iter().position(|names| names.contains(&&*op.op)).unwrap_or(OPS.len());
             added.ops = added.ops.saturating_add(count);
             added.columns[at] = added.columns[at].saturating_add(count);
-            added.errors = added.errors.saturating_add(op.errors.saturating_sub(old.errors));
-            added.ns = added.ns.saturating_add(op.ns.saturating_sub(old.ns));
         }
         let old = (before.errors.as_slice(), before.other_errors);
         let (words, _) = errors(Some(old), (&now.errors, now.other_errors));
@@ -114,23 +118,58 @@ pub(super) fn name(client: &TopClient) -> String {
     }
 }
 
-/// What a client has done in `before`. `None`: it was not in the list, and what it did since is in
-/// the sum alone.
-pub(super) fn base<'a>(
-    old: &HashMap<u64, &'a TopClient>,
-    before: &Top,
-    client: &TopClient,
-    none: &'a TopClient,
-) -> Option<&'a TopClient> {
-    match old.get(&client.number) {
-        Some(known) => Some(known),
-        None => (client.number >= before.next).then_some(none),
-    }
+/// Whether a client is one of AFS, which have their own numbers.
+fn is_of_afs(client: &TopClient) -> bool {
+    client.kind == "afs"
 }
 
-/// The clients of a reading by their numbers.
-pub(super) fn by_number(top: &Top) -> HashMap<u64, &TopClient> {
-    top.clients.iter().map(|client| (client.number, client)).collect()
+/// An earlier reading.
+pub(super) struct Before<'a> {
+    clients: HashMap<(bool, u64), &'a TopClient>,
+    /// Clients with these numbers and greater ones are new: others, and those of AFS.
+    next: (u64, u64),
+    none: TopClient,
+    /// What all did, listed or not.
+    all: TopClient,
+    /// The reading did not wait for the server of AFS, so it says nothing of its clients.
+    lacks_afs: bool,
+}
+
+impl<'a> Before<'a> {
+    pub(super) fn new(before: &'a Top, now: &Top) -> Self {
+        // Another server of AFS counts from zero.
+        let is_same = before.afs_run == now.afs_run;
+        let counts = |client: &&TopClient| is_same || !is_of_afs(client);
+        let clients = before.clients.iter().filter(counts);
+        let clients = clients.map(|client| ((is_of_afs(client), client.number), client)).collect();
+        let afs_next = if is_same { before.afs_next } else { 0 };
+        Self {
+            clients,
+            next: (before.next, afs_next),
+            none: TopClient::default(),
+            all: sum(all(before).filter(counts)),
+            lacks_afs: before.next > 0 && before.afs_run == 0,
+        }
+    }
+
+    /// What was added since, by clients of which this reading knows.
+    fn added(&self, now: &Top) -> Added {
+        let known = all(now).filter(|client| !self.lacks_afs || !is_of_afs(client));
+        Added::between(&self.all, &sum(known))
+    }
+
+    /// What a client had done. `None`: it was not in the list, and what it did since is in the sum
+    /// alone.
+    pub(super) fn of(&self, client: &TopClient) -> Option<&TopClient> {
+        let is_of_afs = is_of_afs(client);
+        let next = match is_of_afs {
+            true if self.lacks_afs => return None,
+            true => self.next.1,
+            false => self.next.0,
+        };
+        let known = self.clients.get(&(is_of_afs, client.number)).copied();
+        known.or_else(|| (client.number >= next).then_some(&self.none))
+    }
 }
 
 fn row(client: &TopClient, added: &Added) -> Vec<Cell> {
@@ -150,19 +189,22 @@ fn row(client: &TopClient, added: &Added) -> Vec<Cell> {
     row
 }
 
-/// What all clients of a reading have done, listed or not.
-fn all(top: &Top) -> TopClient {
+/// All clients of a reading, listed or not.
+fn all(top: &Top) -> impl Iterator<Item = &TopClient> {
+    top.clients.iter().chain(&top.other_clients)
+}
+
+/// What these clients have done.
+fn sum<'a>(clients: impl Iterator<Item = &'a TopClient>) -> TopClient {
     let mut sum = TopClient::default();
-    for client in top.clients.iter().chain([&top.other_clients]) {
+    for client in clients {
+        sum.failed = sum.failed.saturating_add(client.failed);
+        sum.ns = sum.ns.saturating_add(client.ns);
         sum.read = sum.read.saturating_add(client.read);
         sum.written = sum.written.saturating_add(client.written);
         for op in &client.ops {
             match sum.ops.iter_mut().find(|known| known.op == op.op) {
-                Some(known) => {
-                    known.count = known.count.saturating_add(op.count);
-                    known.errors = known.errors.saturating_add(op.errors);
-                    known.ns = known.ns.saturating_add(op.ns);
-                }
+                Some(known) => known.count = known.count.saturating_add(op.count),
                 None => sum.ops.push(op.clone()),
             }
         }
@@ -172,19 +214,18 @@ fn all(top: &Top) -> TopClient {
 
 /// The table of all clients, those with the most operations first.
 pub(super) fn table(before: &Top, now: &Top) -> Table {
-    let (old, none) = (by_number(before), TopClient::default());
+    let before = Before::new(before, now);
     let mut rows = Vec::new();
     for client in &now.clients {
-        let Some(base) = base(&old, before, client, &none) else { continue };
+        let Some(base) = before.of(client) else { continue };
         let added = Added::between(base, client);
         if added.ops > 0 {
             rows.push((added.ops, row(client, &added)));
         }
     }
     rows.sort_by_key(|(ops, _)| Reverse(*ops));
-    let sum = Added::between(&all(before), &all(now)).cells();
     let mut total: Vec<Cell> = vec!["total".into(), Cell::Nothing, Cell::Nothing];
-    total.extend(sum);
+    total.extend(before.added(now).cells());
     total.resize(COLUMNS.len(), Cell::Nothing);
     Table { sum: Some(total), ..Table::new(&COLUMNS, rows.into_iter().map(|(_, row)| row).collect()) }
 }

@@ -210,7 +210,7 @@ fn words() {
     for (line, why) in [
         (
             "-v nope",
-            "unknown view 'nope': choose datasets, ops, calls, clients, volumes, attach, locks, promises, threads\n",
+            "unknown view 'nope': choose datasets, ops, clients, vms, calls, afs-clients, volumes, attach, locks, promises, threads\n",
         ),
         ("--limit 0", "invalid value '0' of option '--limit': choose 1 to 10000\n"),
         ("0", "invalid interval '0': choose 0.1 to 86400 seconds\n"),
@@ -277,6 +277,104 @@ fn intervals_of_clients() {
     assert!(cells(&lines[3]).ends_with(&["0.0", "2.0"]), "{lines:?}");
     assert!(lines[4].starts_with("====="), "{lines:?}");
     assert_eq!((cells(&lines[5])[0], cells(&lines[6])[0], lines.len()), ("others", "total", 7));
+}
+
+/// A client of a front end with so many reads, each of 1 KiB and 1 ms.
+fn reader(number: u64, kind: &str, reads: u64) -> api::TopClient {
+    let times = TopTimes { sum: reads * 1_000_000, max: 1_000_000, buckets: vec![(1_048_575, reads)] };
+    let (ops, failed) = (vec![api::TopClientOp { op: "read".to_owned(), count: reads }], reads / 2);
+    let errors = vec![("read EIO".to_owned(), failed)];
+    let (kind, read, ns) = (kind.to_owned(), reads * 1024, times.sum);
+    api::TopClient { number, kind, ops, failed, errors, read, ns, reads: times, ..Default::default() }
+}
+
+/// Two readings of clients. The second process is new, and the first one of AFS, too.
+fn two_of_all_clients() -> Vec<Top> {
+    let process = |number, pid, reads| api::TopClient {
+        name: "post\u{7}gres".to_owned(),
+        pid: Some(pid),
+        uid: Some(999),
+        cgroup: "/db".to_owned(),
+        ..reader(number, "fuse", reads)
+    };
+    let volume = |reads| api::TopClient {
+        name: "10.0.0.7".to_owned(),
+        volume: Some("tank/v".to_owned()),
+        subject: Some("CN=vm".to_owned()),
+        connections: Some(2),
+        ..reader(4, "nbd", reads)
+    };
+    let peer = |reads| api::TopClient { name: "10.0.0.9:7001 alice".to_owned(), ..reader(7, "afs", reads) };
+    let others = |reads| vec![reader(0, "", reads)];
+    let before = Top {
+        clients: vec![process(3, 42, 10), volume(10)],
+        other_clients: others(5),
+        next: 5,
+        afs_run: 1,
+        afs_next: 7,
+        ..reading(110)
+    };
+    let clients = vec![process(3, 42, 14), process(5, 43, 20), volume(40), peer(2)];
+    let other_clients = others(6);
+    let clock_ns = reading(111).clock_ns;
+    vec![before.clone(), Top { clients, other_clients, clock_ns, next: 6, afs_next: 8, ..before }]
+}
+
+/// Goal: clients of all kinds have what they did in the interval. Those of AFS have their own
+/// numbers. Scripts get more than people.
+#[test]
+fn intervals_of_all_clients() {
+    let lines = good(two_of_all_clients(), "-v clients 1 1");
+    let rows: Vec<Vec<&str>> = lines[2..].iter().map(|line| cells(line)).collect();
+    let names: Vec<&str> = rows.iter().map(|row| row[0]).collect();
+    let process = |pid| format!("post\\007gres[{pid}] u:999");
+    let (first, second) = (process(43), process(42));
+    let expected = [
+        "10.0.0.7",
+        &first,
+        &second,
+        "10.0.0.9:7001 alice",
+        "=".repeat(names[4].len()).leak(),
+        "others",
+        "total",
+    ];
+    assert_eq!(names, expected, "{lines:?}");
+    let ops: Vec<&str> = [0, 1, 2, 3, 5, 6].iter().map(|at| rows[*at][3]).collect();
+    assert_eq!(ops, ["30", "20", "4", "2", "1", "57"], "{lines:?}");
+    assert_eq!(rows[0][1..3], ["nbd", "2"]);
+    assert!(rows[0].ends_with(&["1.00", "tank/v", "read EIO"]), "{lines:?}");
+    assert!(!lines.join(" ").contains("/db"));
+    let json = good(two_of_all_clients(), "-v clients -j 1 1").remove(0);
+    let most = r#""bytes_written":0,"mean_ns":1000000,"volume":"tank/v","most_errors":"read EIO","subject":"CN=vm","number":4}"#;
+    assert!(json.contains(most), "{json}");
+    let more = r#""process":"post\\007gres","pid":43,"uid":999,"cgroup":"/db","number":5}"#;
+    assert!(json.contains(more), "{json}");
+    // Another server of AFS counts from zero, and a reading without one says nothing.
+    let mut readings = two_of_all_clients();
+    readings[0].clients.push(api::TopClient { name: String::new(), ..reader(7, "afs", 100) });
+    (readings[1].afs_run, readings[1].afs_next) = (2, 9);
+    let total = |readings| good(readings, "-v clients -p 1 1").pop().unwrap();
+    assert!(total(readings.clone()).starts_with("1800000000\ttotal\t-\t-\t57.000\t"));
+    (readings[0].afs_run, readings[0].clients) = (0, readings[0].clients[..2].to_vec());
+    assert!(total(readings).starts_with("1800000000\ttotal\t-\t-\t55.000\t"));
+}
+
+/// Goal: each client of a volume has its reads and writes, with sizes and times.
+#[test]
+fn intervals_of_vms() {
+    let only = |mut top: Top| {
+        top.clients.retain(|client| client.volume.is_some());
+        top
+    };
+    let readings: Vec<Top> = two_of_all_clients().into_iter().map(only).collect();
+    let lines = good(readings.clone(), "-v vms 1 1");
+    let row =
+        ["tank/v", "10.0.0.7", "30", "0", "0.0", "0.0", "1.00", "-", "1.00", "-", "1.00", "-", "1.00", "-"];
+    assert_eq!((cells(&lines[2]), lines.len()), (row.to_vec(), 3));
+    assert_eq!(cells(&lines[1])[6..8], ["R SIZE KB", "W SIZE KB"]);
+    let json = good(readings, "-v vms -j 1 1").remove(0);
+    let row = r#"[{"volume":"tank/v","client":"10.0.0.7","reads":30,"writes":0,"bytes_read":30720,"bytes_written":0,"read_size":1024,"read_mean_ns":1000000,"read_p99_ns":1000000,"read_max_ns":1000000}]"#;
+    assert!(json.ends_with(&format!(r#""rows":{row}}}"#)), "{json}");
 }
 
 /// Goal: a limit moves rows to the others, and a total without others has one row.

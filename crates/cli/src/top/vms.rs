@@ -3,7 +3,7 @@
 use api::{Top, TopClient};
 use std::cmp::Reverse;
 
-use super::clients::{base, by_number, name};
+use super::clients::{Before, name};
 use super::table::{Cell, Column, Table, Times, Unit, column};
 
 /// The columns of the view.
@@ -47,8 +47,8 @@ fn row(before: &TopClient, now: &TopClient) -> Option<(u64, Vec<Cell>)> {
 
 /// The table of all volumes and their clients, those with the most reads and writes first.
 pub(super) fn table(before: &Top, now: &Top) -> Table {
-    let (old, none) = (by_number(before), TopClient::default());
-    let shown = now.clients.iter().filter_map(|client| row(base(&old, before, client, &none)?, client));
+    let before = Before::new(before, now);
+    let shown = now.clients.iter().filter_map(|client| row(before.of(client)?, client));
     let mut rows: Vec<(u64, Vec<Cell>)> = shown.collect();
     rows.sort_by_key(|(sum, _)| Reverse(*sum));
     Table::new(&COLUMNS, rows.into_iter().map(|(_, row)| row).collect())

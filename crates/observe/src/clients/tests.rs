@@ -230,7 +230,7 @@ fn loses_nothing() {
             scope.spawn(move || {
                 let memory = Memory::default();
                 for n in 0..EACH {
-                    // Some are everybody's, others are of this thread alone.
+                    // All threads count for some clients, and this one alone for others.
                     let tid = if n % 2 == 0 { 1 + n % 40 } else { 1000 + part * EACH + n };
                     clients.count(&memory, tid, 0, &ended(Op::Read, 64, 3, None));
                 }

@@ -27,8 +27,8 @@ fn own_name() -> String {
     fs::read_to_string("/proc/self/comm").expect("a name").trim_end().to_owned()
 }
 
-/// Goal: what a process did through mounts counts for it alone, whichever of its threads did it, and
-/// whether the mount is nested or not. Its name and control group stay known when it has ended.
+/// Goal: what a process did through mounts counts for it alone, whichever of its threads did it,
+/// and whether the mount is nested or not. Its name and control group stay known when it has ended.
 #[test]
 fn known_processes() {
     for words in [&[][..], &["--nest"]] {

@@ -178,6 +178,11 @@ impl Afs {
         self.server.lock().clone()
     }
 
+    /// The server, if it runs. `None` also while it starts or ends.
+    pub(crate) fn if_free(&self) -> Option<Arc<Running>> {
+        self.server.try_lock()?.clone()
+    }
+
     /// A partition as the status shows it.
     pub(super) fn partition(&self, name: &str) -> AfsPartition {
         let entry = self.partitions.lock().get(name).cloned();

@@ -1,12 +1,14 @@
 //! Clients of the front ends and of the control socket.
 
+use afs::server::activity::clients as calls;
 use api::{TopClient, TopClientOp, TopTimes};
 use observe::clients::{self, Client, Done, Key, Kind, Who};
+use observe::ops::Op;
 use std::cmp::Reverse;
 use std::sync::Arc;
 
 use super::errnos::errno_name;
-use super::top::times;
+use super::times::times;
 
 /// Clients, `limit` at most, and what all others did: those with the most operations, or those
 /// that did something last. `is_vms`: those of volumes, with the distributions of their times.
@@ -60,13 +62,14 @@ pub(super) fn name(client: &Client) -> String {
 }
 
 fn row(done: Done, has_buckets: bool) -> TopClient {
-    let counted = |(op, counted): (observe::ops::Op, clients::Counted)| TopClientOp {
+    let counted = |(op, counted): (Op, clients::Counted)| TopClientOp {
         op: op.name().to_owned(),
         count: counted.count,
-        errors: counted.errors,
-        ns: counted.ns,
     };
-    let words = |(op, errno, count): (observe::ops::Op, i32, u64)| match errno {
+    let sums = done.ops.iter().fold((0u64, 0u64), |(failed, ns), (_, of)| {
+        (failed.saturating_add(of.errors), ns.saturating_add(of.ns))
+    });
+    let words = |(op, errno, count): (Op, i32, u64)| match errno {
         // A request of a command, which has no errno.
         0 => ("request".to_owned(), count),
         errno => (format!("{} {}", op.name(), errno_name(errno)), count),
@@ -77,12 +80,48 @@ fn row(done: Done, has_buckets: bool) -> TopClient {
     };
     TopClient {
         ops: done.ops.into_iter().map(counted).collect(),
+        failed: sums.0,
+        ns: sums.1,
         errors: done.codes.into_iter().map(words).collect(),
         other_errors: done.other_codes,
         read: done.read,
         written: done.written,
         reads: of(done.reads),
         writes: of(done.writes),
+        ..TopClient::default()
+    }
+}
+
+/// What a client of the AFS file server did. Its calls have the names of the operations that are
+/// most like them.
+pub(super) fn of_afs(done: &calls::Done) -> TopClient {
+    use calls::Kind;
+    let of = |(kind, op): (Kind, Op)| {
+        let count = done.kinds[kind as usize];
+        (count > 0).then(|| TopClientOp { op: op.name().to_owned(), count })
+    };
+    let all = [
+        (Kind::MakeFile, Op::Mknod),
+        (Kind::RemoveFile, Op::Unlink),
+        (Kind::MakeDir, Op::Mkdir),
+        (Kind::RemoveDir, Op::Rmdir),
+        (Kind::Rename, Op::Rename),
+        (Kind::Lookup, Op::Lookup),
+        (Kind::Link, Op::Link),
+        (Kind::Symlink, Op::Symlink),
+        (Kind::StoreStatus, Op::Setattr),
+        (Kind::StoreData, Op::Write),
+        (Kind::Fetch, Op::Read),
+        (Kind::Status, Op::Getattr),
+        (Kind::Other, Op::Unknown),
+    ];
+    TopClient {
+        kind: "afs".to_owned(),
+        ops: all.into_iter().filter_map(of).collect(),
+        failed: done.errors,
+        ns: done.ns,
+        read: done.read,
+        written: done.written,
         ..TopClient::default()
     }
 }

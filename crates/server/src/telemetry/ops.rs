@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::errnos::errno_name;
-use super::top::times;
+use super::times::times;
 
 fn pool(of: &Imported) -> TopPool {
     TopPool { number: of.pool.ops().number(), name: of.pool.name().to_owned(), ..TopPool::default() }

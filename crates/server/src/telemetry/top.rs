@@ -4,6 +4,7 @@
 //! The numbers are in memory. No pool is read and none of its locks is taken, so an answer comes
 //! while a pool is suspended.
 
+use super::times::times;
 use super::{clients, ops, work};
 use crate::pools::Pools;
 use afs::partition::PartitionId;
@@ -15,10 +16,9 @@ use afs::server::callbacks::Held;
 use afs::server::table::Listed;
 use afs::types::VolumeId;
 use api::{
-    Caller, Error, TOP_MAX, Top, TopAfsClient, TopAttach, TopCall, TopLock, TopPromise, TopQuery, TopTimes,
+    Caller, Error, TOP_MAX, Top, TopAfsClient, TopAttach, TopCall, TopClient, TopLock, TopPromise, TopQuery,
     TopView, TopVolume,
 };
-use observe::LatencySnapshot;
 use std::cmp::Reverse;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -67,7 +67,12 @@ impl Start {
             (TopView::Clients | TopView::Vms, _) => {
                 (top.run, top.next) = (process, observe::clients::next_number());
                 let is_vms = query.view == TopView::Vms;
-                (top.clients, top.other_clients) = clients::all(is_vms, query.last, limit(query));
+                let (all, others) = clients::all(is_vms, query.last, limit(query));
+                (top.clients, top.other_clients) = (all, vec![others]);
+                // This must not wait for a server that starts or ends.
+                if let Some(running) = pools.afs.if_free().filter(|_| !is_vms) {
+                    all_of_afs(running.server.core(), limit(query), &mut top);
+                }
             }
             (TopView::Datasets, _) => {
                 // Counters that begin during the reading have a number from here on.
@@ -121,10 +126,6 @@ fn read(core: &Core, query: &TopQuery, top: &mut Top) {
         | TopView::Locks
         | TopView::Threads => {}
     }
-}
-
-pub(super) fn times(seen: LatencySnapshot) -> TopTimes {
-    TopTimes { sum: seen.sum, max: seen.max, buckets: seen.buckets }
 }
 
 /// The name of a code of AFS or of the system, or its number.
@@ -190,6 +191,26 @@ fn afs_clients(core: &Core, last: bool, limit: usize, top: &mut Top) {
     };
     (top.afs_clients, top.other_afs_clients, top.next) =
         (all.into_iter().map(shown).collect(), client(&others), next);
+}
+
+/// Adds the clients of the AFS file server to those of other kinds.
+fn all_of_afs(core: &Core, limit: usize, top: &mut Top) {
+    let (mut all, mut others, next) = core.activity.clients.snapshot();
+    all.sort_by_cached_key(|(_, done)| Reverse(done.calls()));
+    all.drain(limit.min(all.len())..).for_each(|(_, done)| others += done);
+    let connections = core.connections();
+    let shown = |(of, done): (Arc<Client>, Done)| TopClient {
+        number: of.number,
+        name: match of.user.as_deref() {
+            Some(user) => format!("{} {user}", of.peer),
+            None => of.peer.to_string(),
+        },
+        connections: Some(connections.get(&of.number).copied().unwrap_or(0)),
+        ..clients::of_afs(&done)
+    };
+    (top.afs_run, top.afs_next) = (core.activity.run, next);
+    top.clients.extend(all.into_iter().map(shown));
+    top.other_clients.push(clients::of_afs(&others));
 }
 
 /// The name of a volume in use, as far as memory has it. `number`: only of this use.

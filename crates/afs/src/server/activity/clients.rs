@@ -18,6 +18,7 @@ use std::net::SocketAddrV4;
 use std::ops::AddAssign;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
 
 use observe::Counter;
 use observe::lock::Mutex;
@@ -94,6 +95,8 @@ pub struct Done {
     pub kinds: [u64; KINDS],
     /// Calls that failed.
     pub errors: u64,
+    /// Nanoseconds of all calls.
+    pub ns: u64,
     /// Bytes of files that were read.
     pub read: u64,
     /// Bytes of files that were stored.
@@ -111,6 +114,7 @@ impl AddAssign for Done {
     fn add_assign(&mut self, other: Self) {
         self.kinds.iter_mut().zip(other.kinds).for_each(|(sum, more)| *sum += more);
         self.errors += other.errors;
+        self.ns = self.ns.wrapping_add(other.ns);
         self.read += other.read;
         self.written += other.written;
     }
@@ -127,6 +131,7 @@ pub struct Client {
     pub user: Option<Box<str>>,
     kinds: [Counter; KINDS],
     errors: Counter,
+    ns: Counter,
     /// Bytes of files that were read.
     pub read: Counter,
     /// Bytes of files that were stored.
@@ -150,6 +155,7 @@ impl Client {
         Done {
             kinds: std::array::from_fn(|kind| self.kinds[kind].get()),
             errors: self.errors.get(),
+            ns: self.ns.get(),
             read: self.read.get(),
             written: self.written.get(),
         }
@@ -162,6 +168,7 @@ impl Client {
         Done {
             kinds: std::array::from_fn(|kind| self.kinds[kind].take()),
             errors: self.errors.take(),
+            ns: self.ns.take(),
             read: self.read.take(),
             written: self.written.take(),
         }
@@ -236,6 +243,7 @@ impl Clients {
             user: key.1.clone(),
             kinds: Default::default(),
             errors: Counter::new(),
+            ns: Counter::new(),
             read: Counter::new(),
             written: Counter::new(),
             ended: AtomicU64::new(0),
@@ -248,8 +256,9 @@ impl Clients {
     }
 
     /// Counts a call of a client that has ended, in this second since the start of the server.
-    pub fn ended(&self, client: &Client, number: u32, failed: bool, seconds: u32) {
+    pub fn ended(&self, client: &Client, number: u32, took: Duration, failed: bool, seconds: u32) {
         client.kinds[Kind::of(number) as usize].inc();
+        client.ns.add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
         if failed {
             client.errors.inc();
         }

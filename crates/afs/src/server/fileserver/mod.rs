@@ -176,7 +176,8 @@ impl FileServer {
     fn ended(&self, client: &Client, number: u32, began: Instant, failed: Option<i32>) {
         let activity = &self.core.activity;
         activity.files.ended(number, began, failed);
-        activity.clients.ended(client, number, failed.is_some(), self.core.shared.seconds());
+        let (took, seconds) = (began.elapsed(), self.core.shared.seconds());
+        activity.clients.ended(client, number, took, failed.is_some(), seconds);
     }
 
     /// The promise for a file that the caller may cache from now on.

@@ -8,6 +8,8 @@ use super::*;
 
 const CREATE_FILE: u32 = 137;
 const MOST: usize = PARTS * CLIENTS;
+/// How long each call takes.
+const TOOK: Duration = Duration::from_nanos(3);
 
 fn info(address: u32, user: Option<&str>, proved: bool) -> Info {
     let identity = user.map(|name| {
@@ -45,12 +47,13 @@ fn kinds_and_users() {
     ] {
         let client = clients.of(&info(1, user, true), 0);
         client.read.add(10);
-        clients.ended(&client, number, failed, 0);
+        clients.ended(&client, number, TOOK, failed, 0);
     }
     let (mut all, others, next) = clients.snapshot();
     all.sort_by_key(|(client, _)| client.number);
     let of = |kinds: &[Kind], errors, read| {
-        let mut done = Done { errors, read, ..Done::default() };
+        let ns = 3 * kinds.len() as u64;
+        let mut done = Done { errors, read, ns, ..Done::default() };
         kinds.iter().for_each(|kind| done.kinds[*kind as usize] += 1);
         done
     };
@@ -69,11 +72,11 @@ fn kinds_and_users() {
 fn made_up_clients() {
     let clients = Clients::default();
     let known: Vec<_> = (0..200).map(|at| clients.of(&info(at, None, true), 0)).collect();
-    known.iter().for_each(|client| clients.ended(client, CREATE_FILE, false, 0));
+    known.iter().for_each(|client| clients.ended(client, CREATE_FILE, TOOK, false, 0));
     for at in 0..100_000 {
         let client = clients.of(&info(1_000 + at, None, false), 7);
         client.written.add(3);
-        clients.ended(&client, 132, true, 7);
+        clients.ended(&client, 132, TOOK, true, 7);
     }
     let (all, others, _) = clients.snapshot();
     assert!(all.len() <= MOST && all.len() > MOST / 2, "{}", all.len());
@@ -89,13 +92,13 @@ fn made_up_clients() {
 fn late_calls() {
     let clients = Clients::default();
     let late = clients.of(&info(1, None, false), 0);
-    clients.ended(&late, 132, false, 0);
+    clients.ended(&late, 132, TOOK, false, 0);
     // Enough for each part.
     (0..100_000).for_each(|at| _ = clients.of(&info(1_000 + at, None, false), 1));
     assert!(late.has_left.load(Ordering::SeqCst));
     let before = sum(&clients).calls();
     late.read.add(5);
-    clients.ended(&late, 132, false, 1);
+    clients.ended(&late, 132, TOOK, false, 1);
     assert_eq!((sum(&clients).calls() - before, sum(&clients).read), (1, 5));
     assert!(clients.of(&info(1, None, false), 1).number > late.number);
 }
@@ -112,7 +115,7 @@ fn calls_beside_room() {
                 let mut client = clients.of(&info(thread, None, false), 0);
                 for call in 0..CALLS {
                     client.read.add(1);
-                    clients.ended(&client, 132, false, 0);
+                    clients.ended(&client, 132, TOOK, false, 0);
                     if call % 4 == 0 {
                         client = clients.of(&info(thread * CALLS + call, None, false), 0);
                     }
