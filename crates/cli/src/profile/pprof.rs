@@ -5,7 +5,8 @@
 //!
 //! | message | fields |
 //! |---|---|
-//! | `Profile` | 1 `sample_type`, 2 `sample`, 4 `location`, 5 `function`, 6 `string_table`, 10 `duration_nanos`, 11 `period_type`, 12 `period` |
+//! | `Profile` | 1 `sample_type`, 2 `sample`, 4 `location`, 5 `function`, 6 `string_table` |
+//! | | 10 `duration_nanos`, 11 `period_type`, 12 `period` |
 //! | `ValueType` | 1 `type`, 2 `unit` |
 //! | `Sample` | 1 `location_id`, 2 `value` |
 //! | `Location` | 1 `id`, 4 `line` |

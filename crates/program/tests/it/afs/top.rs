@@ -71,7 +71,7 @@ fn clients_and_volumes() {
     let fetch = FileCall::FetchData64 { fid: top, position: 0, length: 1 << 20 };
     // The cell's own key is no administrator of files, and anyone may look up in no directory.
     call_as(&stand, SUPERUSER, &fetch).expect_err("it has no rights");
-    let clients = rows(&stand, "-v clients");
+    let clients = rows(&stand, "-v afs-clients");
     let user = |row: &Value| row["user"].as_str().unwrap_or("-").to_owned();
     let seen: Vec<(String, u64, u64, u64)> = clients
         .iter()
@@ -158,7 +158,7 @@ fn other_users() {
     stand.create();
     let status = FileCall::FetchStatus { fid: Fid { volume: VOLUME, vnode: Vnode(1), unique: Unique(1) } };
     call_as(&stand, SUPERUSER, &status).expect("it is served");
-    let own = stand.daemon.good("top -v clients");
+    let own = stand.daemon.good("top -v afs-clients");
     assert!(own.contains(SUPERUSER), "{own}");
     stand.daemon.good("top -v promises");
     let ran = |line: &str| {
@@ -166,7 +166,7 @@ fn other_users() {
         command.args(line.split_whitespace()).env("POOLHOUSE_RUN_DIR", stand.dir.path().join("run"));
         command.current_dir("/").uid(ANN).gid(ANN).output().expect("it runs")
     };
-    let first = ran("top -v clients -p");
+    let first = ran("top -v afs-clients -p");
     let theirs = said(&first);
     assert!(first.status.success() && theirs.contains("127.0.0.1:"), "{theirs}");
     assert!(!theirs.contains(SUPERUSER), "{theirs}");
