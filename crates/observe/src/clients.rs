@@ -33,7 +33,7 @@ mod counters;
 mod memory;
 mod process;
 
-use crate::op::{BEGAN, Ended, nanos};
+use crate::op::{BEGAN, Ended, Measured, nanos};
 use crate::work;
 use counters::Counters;
 use memory::{Memory, Seen};
@@ -122,7 +122,7 @@ pub struct Client {
     name: Mutex<String>,
     cgroup: String,
     counters: Counters,
-    /// When its last operation ended, by [`Ended::at`].
+    /// When its last operation ended, by [`Measured::at`].
     last: AtomicU64,
     /// Connections that count here. Changed upwards only under the lock of the table.
     uses: AtomicUsize,
@@ -186,10 +186,10 @@ impl Client {
         self.counters.done()
     }
 
-    fn count(&self, ended: &Ended) {
+    fn count(&self, ended: &Measured) {
         self.counters.count(ended);
         // Of several threads, any may be the last.
-        self.last.store(ended.at(), Relaxed);
+        self.last.store(ended.at, Relaxed);
     }
 
     fn is_retired(&self) -> bool {
@@ -282,15 +282,14 @@ impl Clients {
     }
 
     /// Counts an operation of a thread of a process, for this user.
-    fn count(&self, memory: &Memory, tid: u32, uid: u32, ended: &Ended) {
-        let began = ended.began_at();
+    fn count(&self, memory: &Memory, tid: u32, uid: u32, ended: &Measured) {
         memory.with((tid, uid), |known| match known {
-            Some(seen) if seen.is_still(began) => {
+            Some(seen) if seen.is_still(ended.began) => {
                 seen.client().count(ended);
                 None
             }
             _ => {
-                let seen = self.find(tid, uid, began);
+                let seen = self.find(tid, uid, ended.began);
                 seen.client().count(ended);
                 Some(seen)
             }
@@ -334,7 +333,7 @@ impl Clients {
     }
 
     /// Counts an operation of a user of this system.
-    fn count_of_user(&self, uid: u32, ended: &Ended) {
+    fn count_of_user(&self, uid: u32, ended: &Measured) {
         let key = Key { kind: Kind::Control, who: Who::User(uid), export: None, subject: None };
         self.table.lock().client(key, About::default).count(ended);
     }
@@ -385,6 +384,10 @@ impl Connection {
 
     /// Counts an operation of the client that has ended.
     pub fn count(&self, ended: &Ended) {
+        self.count_measured(&ended.measured());
+    }
+
+    pub(crate) fn count_measured(&self, ended: &Measured) {
         self.0.count(ended);
     }
 }
@@ -401,13 +404,17 @@ static ALL: LazyLock<Clients> = LazyLock::new(|| Clients::new(Box::new(Proc)));
 
 /// Counts an operation for the process and user of this thread's job.
 pub fn count(ended: &Ended) {
+    count_measured(&ended.measured());
+}
+
+pub(crate) fn count_measured(ended: &Measured) {
     let (tid, uid) = work::job().map_or((0, 0), |job| (job.pid, job.uid));
     memory::mine(|memory| ALL.count(memory, tid, uid, ended));
 }
 
 /// Counts a request of a user on the control socket.
 pub fn count_of_user(uid: u32, ended: &Ended) {
-    ALL.count_of_user(uid, ended);
+    ALL.count_of_user(uid, &ended.measured());
 }
 
 /// The clients that have counters, and what all others have done.

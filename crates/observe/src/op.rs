@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// When [`Ended::at`] was 0.
+/// When [`Measured::at`] was 0.
 pub(crate) static BEGAN: OnceLock<Instant> = OnceLock::new();
 
 named! {
@@ -171,16 +171,27 @@ impl Ended {
         Self { op, began, took: began.elapsed(), bytes, failed }
     }
 
-    /// When it ended, in nanoseconds after [`BEGAN`].
-    pub(crate) fn at(&self) -> u64 {
-        self.began_at().saturating_add(nanos(self.took))
+    /// Its numbers, for several counters.
+    pub(crate) fn measured(&self) -> Measured {
+        let epoch = BEGAN.get_or_init(Instant::now);
+        let (began, ns) = (nanos(self.began.saturating_duration_since(*epoch)), nanos(self.took));
+        let (op, bytes, failed) = (self.op, self.bytes, self.failed);
+        Measured { op, bytes, failed, ns, began, at: began.saturating_add(ns) }
     }
+}
 
+/// An [`Ended`] whose times are numbers.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Measured {
+    pub(crate) op: Op,
+    pub(crate) bytes: u64,
+    pub(crate) failed: Option<i32>,
+    /// How long it took, in nanoseconds.
+    pub(crate) ns: u64,
     /// When it began, in nanoseconds after [`BEGAN`]. 0: at that time, or before.
-    pub(crate) fn began_at(&self) -> u64 {
-        let began = BEGAN.get_or_init(Instant::now);
-        nanos(self.began.saturating_duration_since(*began))
-    }
+    pub(crate) began: u64,
+    /// The same when it ended.
+    pub(crate) at: u64,
 }
 
 /// Nanoseconds of a time.

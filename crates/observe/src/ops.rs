@@ -16,7 +16,7 @@
 
 use crate::clients::{self, Connection};
 use crate::event::{self, OpDone};
-use crate::op::nanos;
+use crate::op::Measured;
 use crate::slow::Slowest;
 use crate::work;
 use crate::{Codes, CodesSnapshot, Counter, Latency, LatencySnapshot};
@@ -96,7 +96,7 @@ pub fn merge(into: &mut Vec<OpSnapshot>, other: &[OpSnapshot]) {
 pub struct DatasetOps {
     number: u64,
     name: Mutex<String>,
-    /// When the last operation ended, by [`Ended::at`].
+    /// When the last operation ended, by [`Measured::at`].
     last: AtomicU64,
     /// How many [`DatasetUse`]s count here. Changed upwards only under the lock of the table.
     uses: AtomicUsize,
@@ -141,9 +141,9 @@ impl DatasetOps {
         all.filter_map(of).collect()
     }
 
-    fn count(&self, frontend: Frontend, ended: &Ended) {
+    fn count(&self, frontend: Frontend, ended: &Measured) {
         let counters = self.ops[frontend as usize][ended.op as usize].get_or_init(Box::default);
-        counters.times.record(nanos(ended.took));
+        counters.times.record(ended.ns);
         if ended.bytes > 0 {
             counters.bytes.add(ended.bytes);
         }
@@ -151,7 +151,7 @@ impl DatasetOps {
             counters.codes.count(code);
         }
         // Of several threads, any may be the last.
-        self.last.store(ended.at(), Relaxed);
+        self.last.store(ended.at, Relaxed);
     }
 }
 
@@ -276,8 +276,9 @@ impl DatasetUse {
     /// Counts an operation, also for the process and user of this thread's job. `name` returns the
     /// present name of the dataset.
     pub fn count(&self, frontend: Frontend, ended: &Ended, name: impl Fn() -> String) {
-        clients::count(ended);
-        self.count_here(frontend, ended, name);
+        let measured = ended.measured();
+        clients::count_measured(&measured);
+        self.count_here(frontend, ended, &measured, name);
     }
 
     /// Counts an operation of a client with a connection. `name` returns the present name of the
@@ -289,11 +290,12 @@ impl DatasetUse {
         ended: &Ended,
         name: impl Fn() -> String,
     ) {
-        client.count(ended);
-        self.count_here(frontend, ended, name);
+        let measured = ended.measured();
+        client.count_measured(&measured);
+        self.count_here(frontend, ended, &measured, name);
     }
 
-    fn count_here(&self, frontend: Frontend, ended: &Ended, name: impl Fn() -> String) {
+    fn count_here(&self, frontend: Frontend, ended: &Ended, measured: &Measured, name: impl Fn() -> String) {
         let crowd;
         let ops = match self.ops.get().or_else(|| self.begin(&name)) {
             Some(ops) => ops,
@@ -302,9 +304,9 @@ impl DatasetUse {
                 &crowd
             }
         };
-        ops.count(frontend, ended);
-        event::op_done(|| done(frontend, ended, ops.number));
-        self.table.slowest.see(frontend, ended, nanos(ended.took), ended.at() / MINUTE_NS, name);
+        ops.count(frontend, measured);
+        event::op_done(|| done(frontend, measured, ops.number));
+        self.table.slowest.see(frontend, ended, measured.ns, measured.at / MINUTE_NS, name);
     }
 
     /// Gets counters for the dataset, if there is room.
@@ -336,10 +338,10 @@ impl DatasetUse {
 }
 
 /// The event of an operation that has ended.
-fn done(frontend: Frontend, ended: &Ended, dataset: u64) -> OpDone {
+fn done(frontend: Frontend, ended: &Measured, dataset: u64) -> OpDone {
     let (pid, uid) = work::job().map_or((0, 0), |job| (job.pid.into(), job.uid.into()));
     let errno = ended.failed.map_or(0, |code| code.unsigned_abs().into());
-    let (op, ns) = (ended.op as u64, nanos(ended.took));
+    let (op, ns) = (ended.op as u64, ended.ns);
     OpDone { frontend: frontend as u64, op, errno, bytes: ended.bytes, ns, dataset, pid, uid }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use crate::op::{Ended, Op, nanos};
+use crate::op::{Measured, Op};
 use crate::{Codes, Counter, Latency, LatencySnapshot};
 
 const OPS: usize = Op::ALL.len();
@@ -42,8 +42,8 @@ impl Default for Counters {
 }
 
 impl Counters {
-    pub(super) fn count(&self, ended: &Ended) {
-        let ns = nanos(ended.took);
+    pub(super) fn count(&self, ended: &Measured) {
+        let ns = ended.ns;
         match ended.op {
             Op::Read => {
                 self.reads.get_or_init(Box::default).record(ns);

@@ -50,13 +50,14 @@ fn made() -> (Clients, Arc<Fake>) {
     (Clients::new(Box::new(Arc::clone(&fake))), fake)
 }
 
-fn ended(op: Op, ns: u64, bytes: u64, failed: Option<i32>) -> Ended {
-    Ended { op, began: Instant::now(), took: Duration::from_nanos(ns), bytes, failed }
+fn ended(op: Op, ns: u64, bytes: u64, failed: Option<i32>) -> Measured {
+    Ended { op, began: Instant::now(), took: Duration::from_nanos(ns), bytes, failed }.measured()
 }
 
 /// An operation that begins so long after now that a client must be looked up again.
-fn later(seconds: u64) -> Ended {
-    Ended { began: Instant::now() + Duration::from_secs(seconds), ..ended(Op::Mkdir, 1, 0, None) }
+fn later(seconds: u64) -> Measured {
+    let now = ended(Op::Mkdir, 1, 0, None);
+    Measured { began: now.began + seconds * 1_000_000_000, ..now }
 }
 
 /// The client of a process with this begin.
@@ -185,7 +186,7 @@ fn makes_room() {
     let clients = Clients::new(Box::new(Endless));
     let (memory, held) = (Memory::default(), Memory::default());
     let connection = clients.connect(volume("p/v"));
-    connection.count(&ended(Op::Read, 5, 10, None));
+    connection.count_measured(&ended(Op::Read, 5, 10, None));
     for tid in 1..=KEPT as u32 {
         clients.count(&memory, tid, 0, &later(0));
     }
@@ -198,7 +199,7 @@ fn makes_room() {
     drop(all);
     // This thread remembers a client that retires now.
     let of_held = ROOM as u32 + 1;
-    clients.count(&held, of_held, 0, &Ended { began: Instant::now(), ..later(0) });
+    clients.count(&held, of_held, 0, &later(0));
     let kept = of(&clients, of_held, of_held.into(), 0).unwrap();
     kept.last.store(0, Relaxed);
     for tid in KEPT as u32 + 1..=(KEPT + ROOM) as u32 {
@@ -255,7 +256,7 @@ fn all_are_in_use() {
     let mut connections: Vec<Connection> =
         (0..KEPT).map(|n| clients.connect(volume(&format!("p/{n}")))).collect();
     let crowded = clients.connect(volume("p/more"));
-    crowded.count(&ended(Op::Write, 1, 7, None));
+    crowded.count_measured(&ended(Op::Write, 1, 7, None));
     let memory = Memory::default();
     clients.count(&memory, 7, 0, &later(0));
     let (all, others) = clients.all();
