@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use crate::cx::{Cx, Outcome, Stop};
 use crate::json::{Json, Object, schema};
 use crate::top::table::{Cell, Column, Form, NO_SPAN, Table, Unit, column, object};
-use crate::trace::ask;
+use crate::trace::{ask, begin_both};
 
 /// The synopsis, for the manual page.
 pub const SYNOPSIS: &str = "poolhouse cost [-j] [--] COMMAND [ARGUMENT]...";
@@ -128,9 +128,7 @@ fn devices() -> TraceQuery {
 
 fn measure(cx: &mut Cx, form: Form, program: &str, args: &[String]) -> Outcome {
     let mut sessions = [operations(), devices()];
-    for session in &mut sessions {
-        session.session = Some(ask(cx, session)?.session);
-    }
+    begin_both(cx, &mut sessions)?;
     let (began, before) = (Instant::now(), children());
     let mut child = match Command::new(program).args(args).spawn() {
         Ok(child) => child,
@@ -257,7 +255,7 @@ fn text(cx: &mut Cx, times: &Times, ops: &Traced, io: &Traced) {
         let table = Table::new(&COLUMNS, rows);
         table.lines(&NO_SPAN).iter().for_each(|line| writeln!(cx.err, "{line}"));
     }
-    if ops.is_sampled {
+    if ops.is_sampled || io.is_sampled {
         writeln!(cx.err, "the counts are estimates: not all operations were taken");
     }
 }
@@ -268,7 +266,7 @@ fn json(cx: &mut Cx, times: &Times, ops: &Traced, io: &Traced) {
     root.decimal("user", times.user);
     root.decimal("sys", times.system);
     root.number("daemon_cpu_ns", ops.cpu_ns);
-    root.put("sampled", Json::Bool(ops.is_sampled));
+    root.put("sampled", Json::Bool(ops.is_sampled || io.is_sampled));
     let mut all = Object::new();
     for work in ["read", "write", "flush", "trim"] {
         let (count, bytes) = done(io, work);

@@ -19,7 +19,7 @@ use console::getopt::{Found, Getopt, Long, Opt};
 
 use crate::cx::{Cx, Outcome, Stop};
 use crate::top::table::{Cell, Column, Command, Form, Unit, column, interval, wrong_option};
-use crate::trace::ask;
+use crate::trace::{ask, begin_both};
 
 /// The synopsis, for the manual page.
 pub const SYNOPSIS: &str = "poolhouse status [-j|-p] [-n SECONDS] [POOL]...";
@@ -120,9 +120,7 @@ fn show(cx: &mut Cx, asked: Asked) -> Outcome {
         false => asked.pools,
     };
     let mut sessions = [operations(), waits()];
-    for session in &mut sessions {
-        session.session = Some(ask(cx, session)?.session);
-    }
+    begin_both(cx, &mut sessions)?;
     (cx.sleep)(asked.seconds);
     sessions.iter_mut().for_each(|session| session.end = true);
     let [ops, waits] = sessions;

@@ -174,6 +174,21 @@ pub(crate) fn ask(cx: &mut Cx, query: &TraceQuery) -> Result<Traced, Stop> {
     Ok(traced)
 }
 
+/// Begins two sessions. If the second is refused, the first ends.
+pub(crate) fn begin_both(cx: &mut Cx, sessions: &mut [TraceQuery; 2]) -> Result<(), Stop> {
+    let [first, second] = sessions;
+    first.session = Some(ask(cx, first)?.session);
+    match ask(cx, second) {
+        Ok(traced) => second.session = Some(traced.session),
+        Err(stop) => {
+            // It has ended by itself if this fails.
+            drop(ask(cx, &TraceQuery { end: true, ..first.clone() }));
+            return Err(stop);
+        }
+    }
+    Ok(())
+}
+
 fn show(cx: &mut Cx, asked: &Asked) -> Outcome {
     if asked.lists {
         let list = TraceQuery::default();

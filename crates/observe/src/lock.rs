@@ -31,15 +31,15 @@ static SITES: parking_lot::Mutex<Vec<&'static Site>> = parking_lot::Mutex::new(V
 /// The sites of locks by the code that made them, file and line. There are as many as the code has.
 static MADE: parking_lot::Mutex<Option<HashMap<Place, &'static Site>>> = parking_lot::Mutex::new(None);
 
-/// A place in the source: file, line and column.
-type Place = (&'static str, u32, u32);
+/// A place in the source: file and line. Locks that one line makes are of one kind.
+type Place = (&'static str, u32);
 
 fn place_of(at: &'static Location<'static>) -> Place {
-    (at.file(), at.line(), at.column())
+    (at.file(), at.line())
 }
 
-/// A place in words: without the folder of all crates, and without the column.
-fn words((file, line, _): Place) -> String {
+/// A place in words: without the folder of all crates.
+fn words((file, line): Place) -> String {
     format!("{}:{line}", file.strip_prefix("crates/").unwrap_or(file))
 }
 

@@ -43,9 +43,10 @@ pub use table::{Counted, GROUPS, Groups, Keys};
 use parking_lot::Mutex;
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::event::{self, Event};
@@ -68,7 +69,10 @@ const REMEMBERED: usize = 4096;
 static LIST: Mutex<Vec<Arc<Session>>> = Mutex::new(Vec::new());
 /// Changes with [`LIST`].
 static GENERATION: AtomicU64 = AtomicU64::new(0);
-static NEXT: AtomicU64 = AtomicU64::new(1);
+/// The number of the next session. A program that starts later begins elsewhere: a reader must not
+/// take another's session for its own.
+static NEXT: LazyLock<AtomicU64> =
+    LazyLock::new(|| AtomicU64::new(RandomState::new().hash_one(std::process::id()) >> 16 | 1));
 
 /// An event that is kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -326,7 +330,9 @@ impl Facts<'_> {
     fn take(&mut self) {
         let session = self.session;
         let plan = &session.plan;
-        let weight = session.governor.weight(self.job.map_or(self.table.seen, |job| work::stamp(job.began)));
+        // Without a job, the events of a thread are as good as operations.
+        let alone = self.table.seen.wrapping_add(u64::from(work::tid()) << 32);
+        let weight = session.governor.weight(self.job.map_or(alone, |job| work::stamp(job.began)));
         if weight == 0 {
             return;
         }

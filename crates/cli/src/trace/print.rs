@@ -231,9 +231,13 @@ impl<'a> Printer<'a> {
         }
     }
 
-    /// Prints what was traced and what it cost, for people.
+    /// Prints what was traced and what it cost, for people; in other forms, whether numbers are
+    /// estimates.
     pub(super) fn foot(&self, cx: &mut Cx, traced: &Traced) {
         if self.asked.form != Form::Text {
+            if traced.is_sampled {
+                cx.err.put("the numbers are estimates: not all operations were taken\n");
+            }
             return;
         }
         let cost = traced.cost_ppm as f64 / 1e4;

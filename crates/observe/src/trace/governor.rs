@@ -29,8 +29,9 @@ const LONGEST_NS: u64 = 2_000;
 const FREE_NS: u64 = 2_000_000;
 /// How often the cost is looked at.
 const PERIOD: Duration = Duration::from_millis(100);
-/// At most one of two to the power of this number is taken.
-const MOST: u32 = 16;
+/// At most one of two to the power of this number is taken. Then nearly all of the cost is that of
+/// leaving events out.
+const MOST: u32 = 8;
 const MILLION: u64 = 1_000_000;
 
 /// The cost and the processor time at one moment.
@@ -39,6 +40,10 @@ struct Moment {
     cost_ns: u64,
     cpu_ns: u64,
     at: Instant,
+    /// The share of the period before it.
+    newest: u64,
+    /// The shift was raised then.
+    has_raised: bool,
 }
 
 /// See the module.
@@ -71,10 +76,24 @@ fn share(part: u64, whole: u64) -> u64 {
     u64::try_from(share).unwrap_or(u64::MAX)
 }
 
+/// A number without the order of these, which operations at equal distances have (the end of
+/// SplitMix64).
+fn mixed(stamp: u64) -> u64 {
+    let stamp = (stamp ^ stamp >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let stamp = (stamp ^ stamp >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    stamp ^ stamp >> 31
+}
+
 impl Governor {
     pub(super) fn begin() -> Self {
         let began_ns = cpu_ns();
-        let last = Mutex::new(Moment { cost_ns: 0, cpu_ns: began_ns, at: Instant::now() });
+        let last = Mutex::new(Moment {
+            cost_ns: 0,
+            cpu_ns: began_ns,
+            at: Instant::now(),
+            newest: 0,
+            has_raised: false,
+        });
         let (shift, is_sampled) = (AtomicU32::new(0), AtomicBool::new(false));
         Self {
             #[cfg(test)]
@@ -107,10 +126,7 @@ impl Governor {
     pub(super) fn weight(&self, stamp: u64) -> u64 {
         match self.shift.load(Relaxed) {
             0 => 1,
-            shift => {
-                let mixed = stamp.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-                u64::from(mixed >> (u64::BITS - shift) == 0) << shift
-            }
+            shift => u64::from(mixed(stamp) >> (u64::BITS - shift) == 0) << shift,
         }
     }
 
@@ -133,13 +149,17 @@ impl Governor {
         if now.saturating_duration_since(last.at) < PERIOD {
             return false;
         }
-        let here = Moment { cost_ns: self.cost_ns.load(Relaxed), cpu_ns: cpu_ns(), at: now };
-        let before = std::mem::replace(&mut *last, here);
-        let newest = share(here.cost_ns - before.cost_ns, here.cpu_ns.saturating_sub(before.cpu_ns));
-        let all = share(here.cost_ns, here.cpu_ns.saturating_sub(self.began_ns));
+        let (cost_ns, cpu_ns) = (self.cost_ns.load(Relaxed), cpu_ns());
+        let newest = share(cost_ns - last.cost_ns, cpu_ns.saturating_sub(last.cpu_ns));
+        let all = share(cost_ns, cpu_ns.saturating_sub(self.began_ns));
         let (limit, shift) = (COST.get() * (MILLION / 1000), self.shift.load(Relaxed));
-        let all = if here.cost_ns < FREE_NS { 0 } else { all };
-        let wanted = next(shift, newest, all, limit);
+        let all = if cost_ns < FREE_NS { 0 } else { all };
+        // Leaving events out costs something too. If that is most of it, leaving out more is no
+        // use.
+        let is_useless = last.has_raised && newest > last.newest / 4 * 3;
+        let most = if is_useless { shift } else { MOST };
+        let wanted = next(shift, newest, all, limit).min(most);
+        *last = Moment { cost_ns, cpu_ns, at: now, newest, has_raised: wanted > shift || is_useless };
         #[cfg(test)]
         let wanted = if self.takes_all.load(Relaxed) { 0 } else { wanted };
         #[cfg(test)]

@@ -149,10 +149,8 @@ impl Buckets {
             Self::Powers if value == 0 => 0,
             Self::Powers => 1 << value.ilog2(),
             Self::Linear { from, .. } if value < from => 0,
-            Self::Linear { from, to, step } => {
-                let at = value.min(to) - from;
-                from + at / step * step
-            }
+            Self::Linear { to, .. } if value >= to => to,
+            Self::Linear { from, step, .. } => from + (value - from) / step * step,
         }
     }
 }
@@ -230,4 +228,19 @@ pub(super) fn fits(pattern: &str, text: &str) -> bool {
         }
     }
     pattern[at..].iter().all(|one| *one == '*')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: each value has its bucket: those below the first, those from the last limit on, and
+    /// the others by equal widths.
+    #[test]
+    fn buckets() {
+        let linear = Buckets::Linear { from: 1, to: 10, step: 3 };
+        let of = [0, 1, 3, 4, 9, 10, 11, u64::MAX].map(|value| linear.of(value));
+        assert_eq!(of, [0, 1, 1, 4, 7, 10, 10, 10]);
+        assert_eq!([0, 1, 2, 3, 4, 1023].map(|value| Buckets::Powers.of(value)), [0, 1, 2, 2, 4, 512]);
+    }
 }

@@ -15,7 +15,7 @@ use observe::work::Wait;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::UNIX_EPOCH;
 
-use super::work::{Node, Paths, devices};
+use super::work::{Node, Paths, devices, is_in, suspended};
 use crate::pools::Pools;
 use words::{Names, unit, value};
 
@@ -58,7 +58,8 @@ pub(crate) fn trace(
     };
     let reading = session.read(query.anew);
     let names = Names::new(devices(&pools.table().present()));
-    let traced = shown(&session, reading, &names, paths);
+    let silent = suspended(&pools.table().present());
+    let traced = shown(&session, reading, &names, (paths, &silent));
     if query.end {
         session.end();
     }
@@ -178,7 +179,7 @@ fn measure(event: &'static Event, text: &str) -> Result<(Option<Source>, Buckets
 }
 
 /// A reading in words.
-fn shown(session: &Session, reading: Reading, names: &Names, paths: &Paths) -> Traced {
+fn shown(session: &Session, reading: Reading, names: &Names, paths: (&Paths, &HashSet<String>)) -> Traced {
     let plan = session.plan();
     let columns = plan.keys.iter().map(|source| words::column(plan.event, *source));
     let measured = plan.measure.map_or(TraceUnit::Number, |source| words::unit_of(plan.event, source));
@@ -257,6 +258,15 @@ fn join(known: &mut TraceGroup, other: TraceGroup) {
     known.buckets = buckets.into_iter().collect();
 }
 
+/// The end of a path. Many events may be of one file, and a path may be very long.
+fn clipped(path: &str) -> String {
+    const MOST: usize = 1024;
+    match path.len().checked_sub(MOST) {
+        None | Some(0) => path.to_owned(),
+        Some(from) => format!("…{}", &path[path.ceil_char_boundary(from)..]),
+    }
+}
+
 /// The nodes of a reading, by their numbers.
 struct Nodes {
     datasets: HashMap<u64, (String, Option<u64>)>,
@@ -264,8 +274,9 @@ struct Nodes {
 }
 
 impl Nodes {
-    /// Looks for the datasets of all, and for the paths of some.
-    fn of(session: &Session, reading: &Reading, paths: &Paths) -> Self {
+    /// Looks for the datasets of all, and for the paths of some: of none in a suspended pool, where
+    /// a search would hang.
+    fn of(session: &Session, reading: &Reading, (paths, silent): (&Paths, &HashSet<String>)) -> Self {
         let keys = &session.plan().keys;
         let is_node = |source: &Source| matches!(source, Source::File | Source::Home);
         let mut numbers: HashSet<u64> = HashSet::new();
@@ -276,11 +287,15 @@ impl Nodes {
         let nodes: HashMap<u64, Node> =
             numbers.into_iter().map(|number| (number, session.node(number))).collect();
         let here = |(place, node): Node| observe::work::place(place).and_then(|place| place.dataset(node));
-        let datasets = nodes.iter().filter_map(|(number, node)| Some((*number, here(*node)?))).collect();
-        let wanted = nodes.values().copied().filter(|(place, _)| *place != 0 && keys.contains(&Source::File));
-        let found = paths.of(wanted.take(PATHS).collect());
+        let datasets: HashMap<u64, (String, Option<u64>)> =
+            nodes.iter().filter_map(|(number, node)| Some((*number, here(*node)?))).collect();
+        let answers = |number: &u64| datasets.get(number).is_none_or(|(dataset, _)| !is_in(dataset, silent));
+        let wanted = nodes
+            .iter()
+            .filter(|(number, (place, _))| *place != 0 && keys.contains(&Source::File) && answers(number));
+        let found = paths.of(wanted.map(|(_, node)| *node).take(PATHS).collect());
         let paths =
-            nodes.iter().filter_map(|(number, node)| Some((*number, found.get(node)?.clone()))).collect();
+            nodes.iter().filter_map(|(number, node)| Some((*number, clipped(found.get(node)?)))).collect();
         Self { datasets, paths }
     }
 

@@ -47,13 +47,13 @@ pub(super) fn devices(pools: &[Arc<Imported>]) -> HashMap<u64, String> {
 }
 
 /// The names of the pools that are suspended.
-fn suspended(pools: &[Arc<Imported>]) -> HashSet<String> {
+pub(super) fn suspended(pools: &[Arc<Imported>]) -> HashSet<String> {
     let all = pools.iter().filter(|pool| is_suspended(pool));
     all.map(|pool| pool.pool.name().to_owned()).collect()
 }
 
 /// Whether a dataset is in one of these pools.
-fn is_in(dataset: &str, pools: &HashSet<String>) -> bool {
+pub(super) fn is_in(dataset: &str, pools: &HashSet<String>) -> bool {
     dataset.split(['/', '@']).next().is_some_and(|pool| pools.contains(pool))
 }
 

@@ -174,3 +174,12 @@ fn lists() {
         }
     }
 }
+
+/// Goal: of a long path the end is kept, cut where a character begins.
+#[test]
+fn long_paths_are_clipped() {
+    assert_eq!(clipped("/a/b"), "/a/b");
+    let long = format!("/{}/end", "ä".repeat(5000));
+    let short = clipped(&long);
+    assert!(short.starts_with("…ä") && short.ends_with("/end") && short.len() < 1030, "{short}");
+}
