@@ -219,7 +219,7 @@ fn row(pool: &Pool, ops: &Traced, waits: &Traced) -> Vec<Cell> {
         prop("capacity"),
         (u128::from(load.count) * 1_000_000_000 / u128::from(ns)).try_into().unwrap_or(u64::MAX).into(),
         format!("{:.2}", load.took as f64 / ns as f64).as_str().into(),
-        if load.count == 0 { Cell::Nothing } else { (load.took / load.count).into() },
+        load.took.checked_div(load.count).map_or(Cell::Nothing, Cell::Number),
         limit.as_str().into(),
         work(pool),
     ]

@@ -42,7 +42,7 @@ pub use table::{Counted, GROUPS, Groups, Keys};
 
 use parking_lot::Mutex;
 use std::cell::RefCell;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -62,6 +62,8 @@ pub const SESSIONS: usize = 4;
 pub const RING: usize = 65_536;
 /// A session ends after so much time without a reading.
 pub const PATIENCE: Duration = Duration::from_secs(10);
+/// A number of [`Source::Home`] with this bit is that of a text, not of a node.
+const TEXT: u64 = 1 << 63;
 /// The most entries of each memory of a thread's table.
 const REMEMBERED: usize = 4096;
 
@@ -169,13 +171,14 @@ pub fn begin(plan: Plan) -> Result<Arc<Session>, Refused> {
     if list.len() >= SESSIONS {
         return Err(Refused::TooMany);
     }
+    let governor = Governor::begin(plan.under().is_some());
     let session = Arc::new(Session {
         number: NEXT.fetch_add(1, Relaxed),
         plan,
         began: Instant::now(),
         until: AtomicU64::new(nanos(PATIENCE)),
         has_ended: AtomicBool::new(false),
-        governor: Governor::begin(),
+        governor,
         names: Mutex::default(),
         tables: Mutex::default(),
         groups: Mutex::default(),
@@ -221,7 +224,14 @@ impl Session {
         self.names.lock().text(number)
     }
 
-    /// The place and the node of a number of [`Source::File`] or [`Source::Home`].
+    /// The dataset of a number of [`Source::Home`], if a reading has looked for it. `None`: it is
+    /// that of a node.
+    pub fn home(&self, number: u64) -> Option<Arc<str>> {
+        (number & TEXT != 0).then(|| self.text(number & !TEXT))
+    }
+
+    /// The place and the node of a number of [`Source::File`], or of [`Source::Home`] of an event
+    /// that was kept.
     pub fn node(&self, number: u64) -> (u64, u64) {
         self.names.lock().node_of(number)
     }
@@ -273,6 +283,7 @@ impl Session {
         });
         (tables.seen, tables.met) = (tables.seen + gone.0, tables.met + gone.1);
         drop(tables);
+        self.join_nodes();
         let mut groups = self.groups.lock();
         reading.groups = match anew {
             true => std::mem::take(&mut *groups),
@@ -285,6 +296,32 @@ impl Session {
         drop(ring);
         self.governor.state(&mut reading);
         reading
+    }
+
+    /// Makes one group of those whose nodes are of one dataset, so that there is room for others.
+    fn join_nodes(&self) {
+        let is_home = |source: &Source| *source == Source::Home;
+        let homes: Vec<usize> =
+            (0..self.plan.keys.len()).filter(|at| is_home(&self.plan.keys[*at])).collect();
+        if homes.is_empty() || self.plan.is_raw {
+            return;
+        }
+        let nodes: HashSet<u64> = {
+            let groups = self.groups.lock();
+            let numbers = groups.groups.keys().flat_map(|keys| homes.iter().map(|at| keys[*at]));
+            numbers.filter(|number| number & TEXT == 0).collect()
+        };
+        // No lock of this module is held while a front end looks for names.
+        let text = |number: u64| {
+            let (place, node) = self.node(number);
+            let name = work::place(place).and_then(|place| place.dataset(node)).map(|(name, _)| name);
+            (number, TEXT | self.names.lock().number(&name.unwrap_or_default()))
+        };
+        let texts: HashMap<u64, u64> = nodes.into_iter().map(text).collect();
+        self.groups.lock().rename(|mut keys| {
+            homes.iter().for_each(|at| keys[*at] = texts.get(&keys[*at]).copied().unwrap_or(keys[*at]));
+            keys
+        });
     }
 
     /// Takes an event. Returns whether the session is over.
@@ -438,7 +475,7 @@ impl Facts<'_> {
             return process.clone();
         }
         let from = Instant::now();
-        let process = session.names.lock().process(job.pid, now, plan_has_line(&session.plan));
+        let process = session.names.lock().process(job.pid, now, session.plan.under());
         session.governor.took(from);
         if self.table.processes.len() >= REMEMBERED {
             self.table.processes.clear();
@@ -455,11 +492,6 @@ impl Facts<'_> {
             session.names.lock().number(&name)
         })
     }
-}
-
-/// Whether a condition wants to know the ancestors of processes.
-fn plan_has_line(plan: &Plan) -> bool {
-    plan.conditions.iter().any(|condition| matches!(condition.source, Source::Under(_)))
 }
 
 impl Session {

@@ -27,6 +27,9 @@ const BESIDE_NS: u64 = 25;
 const LONGEST_NS: u64 = 2_000;
 /// Nothing is left out before a session has cost so much in all.
 const FREE_NS: u64 = 2_000_000;
+/// The same of a session that looks for the ancestors of processes: a command may have hundreds,
+/// and each is looked up once.
+const FREE_UNDER_NS: u64 = 50_000_000;
 /// How often the cost is looked at.
 const PERIOD: Duration = Duration::from_millis(100);
 /// At most one of two to the power of this number is taken. Then nearly all of the cost is that of
@@ -59,6 +62,7 @@ pub(super) struct Governor {
     shift: AtomicU32,
     is_sampled: AtomicBool,
     cost_ns: AtomicU64,
+    free_ns: u64,
     began_ns: u64,
     last: Mutex<Moment>,
 }
@@ -85,7 +89,8 @@ fn mixed(stamp: u64) -> u64 {
 }
 
 impl Governor {
-    pub(super) fn begin() -> Self {
+    /// `is_under`: ancestors of processes are looked up.
+    pub(super) fn begin(is_under: bool) -> Self {
         let began_ns = cpu_ns();
         let last = Mutex::new(Moment {
             cost_ns: 0,
@@ -103,6 +108,7 @@ impl Governor {
             shift,
             is_sampled,
             cost_ns: AtomicU64::new(0),
+            free_ns: if is_under { FREE_UNDER_NS } else { FREE_NS },
             began_ns,
             last,
         }
@@ -153,7 +159,7 @@ impl Governor {
         let newest = share(cost_ns - last.cost_ns, cpu_ns.saturating_sub(last.cpu_ns));
         let all = share(cost_ns, cpu_ns.saturating_sub(self.began_ns));
         let (limit, shift) = (COST.get() * (MILLION / 1000), self.shift.load(Relaxed));
-        let all = if cost_ns < FREE_NS { 0 } else { all };
+        let all = if cost_ns < self.free_ns { 0 } else { all };
         // Leaving events out costs something too. If that is most of it, leaving out more is no
         // use.
         let is_useless = last.has_raised && newest > last.newest / 4 * 3;
@@ -207,7 +213,7 @@ mod tests {
     /// Goal: what is taken stands for all: of many operations, the weights add up to their number.
     #[test]
     fn weights_add_up() {
-        let governor = Governor::begin();
+        let governor = Governor::begin(false);
         for shift in [0, 1, 4, 8] {
             governor.shift.store(shift, Relaxed);
             let count = 1_000_000u64;

@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 /// The most texts of a session. Further ones are [`CROWD`].
 const TEXTS: usize = 20_000;
+/// The most nodes: files, or objects of them.
+const NODES: usize = 100_000;
 /// The most threads whose processes a session knows at a time.
 const PROCESSES: usize = 20_000;
 /// How many ancestors of a process are looked up.
@@ -73,7 +75,7 @@ impl Names {
         if let Some(number) = self.node_numbers.get(&node) {
             return *number;
         }
-        if self.nodes.len() >= TEXTS {
+        if self.nodes.len() >= NODES {
             return CROWD;
         }
         let number = self.nodes.len() as u64;
@@ -90,7 +92,8 @@ impl Names {
 
     /// The process of a thread at this time. It is looked up before the operation ends: later it
     /// may have ended, too.
-    pub(super) fn process(&mut self, pid: u32, now: u64, with_line: bool) -> Process {
+    /// `under`: its ancestors are wanted, up to this process.
+    pub(super) fn process(&mut self, pid: u32, now: u64, under: Option<u32>) -> Process {
         let known = self.processes.get(&pid);
         if let Some((at, process)) = known
             && now < at.saturating_add(FRESH_NS)
@@ -102,7 +105,7 @@ impl Names {
             // It has ended, so no other one can have its number yet.
             Some((_, process)) if name.is_empty() => process.clone(),
             _ => {
-                let line: Arc<[u32]> = if with_line { line_of(pid).into() } else { Arc::default() };
+                let line: Arc<[u32]> = under.map(|until| line_of(pid, until)).unwrap_or_default().into();
                 Process { name: self.number(&name), line }
             }
         };
@@ -114,12 +117,15 @@ impl Names {
     }
 }
 
-/// A thread's process, and its ancestors.
-fn line_of(pid: u32) -> Vec<u32> {
+/// A thread's process, and its ancestors up to this one.
+fn line_of(pid: u32, until: u32) -> Vec<u32> {
     let mut line = Vec::new();
     let mut next = thread_group(pid).unwrap_or(pid);
     while next != 0 && line.len() < ANCESTORS && !line.contains(&next) {
         line.push(next);
+        if next == until {
+            break;
+        }
         next = status(next, "PPid:").unwrap_or(0);
     }
     line

@@ -196,6 +196,14 @@ impl fmt::Display for Refused {
 }
 
 impl Plan {
+    /// The process whose descendants alone count, if a condition says so.
+    pub(super) fn under(&self) -> Option<u32> {
+        self.conditions.iter().find_map(|condition| match condition.source {
+            Source::Under(pid) => Some(pid),
+            _ => None,
+        })
+    }
+
     /// Whether it keeps the limits.
     pub(super) fn is_valid(&self) -> bool {
         let keys = if self.is_raw { COLUMNS } else { KEYS };

@@ -84,6 +84,13 @@ impl Groups {
         self.groups.len() >= OF_THREAD
     }
 
+    /// Gives groups other keys. Those with the same ones become one.
+    pub(super) fn rename(&mut self, new: impl Fn(Keys) -> Keys) {
+        for (keys, counted) in std::mem::take(&mut self.groups) {
+            self.groups.entry(new(keys)).or_default().merge(counted);
+        }
+    }
+
     /// Adds the groups of a thread.
     pub(super) fn collect(&mut self, from: &mut Self) {
         for (keys, counted) in from.groups.drain() {

@@ -193,8 +193,8 @@ fn too_many_keys() {
     let mut names = Names::default();
     let numbers: Vec<u64> = (0..30_000).map(|n| names.number(&n.to_string())).collect();
     assert_eq!((&*names.text(numbers[5]), &*names.text(numbers[29_999])), ("5", "(others)"));
-    let nodes: Vec<u64> = (0..30_000).map(|n| names.node((7, n))).collect();
-    assert_eq!((names.node_of(nodes[9]), names.node_of(nodes[29_999])), ((7, 9), (0, 0)));
+    let nodes: Vec<u64> = (0..130_000).map(|n| names.node((7, n))).collect();
+    assert_eq!((names.node_of(nodes[9]), names.node_of(nodes[129_999])), ((7, 9), (0, 0)));
 }
 
 /// Goal: events are kept in order, each once; of too many, the newest.
@@ -350,4 +350,44 @@ fn samples() {
     while sampler::is_running() {
         std::thread::yield_now();
     }
+}
+
+/// Goal: events of more files than a session has room for are counted by their dataset, if it is
+/// read now and then.
+#[test]
+fn many_files_of_one_dataset() {
+    struct Here;
+    impl work::Place for Here {
+        fn dataset(&self, node: u64) -> Option<(String, Option<u64>)> {
+            Some((if node.is_multiple_of(3) { "tank/a" } else { "tank/b" }.to_owned(), Some(node)))
+        }
+        fn path(&self, _: u64) -> Option<Vec<u8>> {
+            None
+        }
+    }
+    let _alone = alone();
+    let here: Arc<dyn work::Place> = Arc::new(Here);
+    let place = work::register(Arc::downgrade(&here));
+    let source = |name: &str| Source::named(&WAIT_DONE, name).expect("a field");
+    let conditions = vec![Condition { source: source("uid"), test: Test::Is(USER.into()) }];
+    let keys = vec![source("dataset")];
+    let session = begin_exact(Plan { event: &WAIT_DONE, conditions, keys, ..plan(&[]) });
+    let files = 3 * GROUPS as u64;
+    let mut last = Reading::default();
+    for node in 0..files {
+        let kind = Kind::Request(Frontend::Fuse, Op::Read);
+        let (place, began) = (place.number(), Instant::now());
+        let _running = work::begin(Job { kind, place, node, pid: 0, uid: USER, client: 0, began });
+        drop(work::wait(Wait::Read, 0));
+        if node % 5000 == 4999 {
+            last = session.read(false);
+        }
+    }
+    let found: BTreeMap<String, u64> = (last.groups.groups.iter())
+        .map(|(keys, counted)| (session.home(keys[0]).expect("a text").to_string(), counted.count))
+        .collect();
+    let expected = [("tank/a", files / 3), ("tank/b", files / 3 * 2)];
+    assert_eq!(found, expected.map(|(name, count)| (name.to_owned(), count)).into());
+    assert_eq!((last.groups.others.count, last.met), (0, files));
+    session.end();
 }

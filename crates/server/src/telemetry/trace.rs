@@ -191,7 +191,10 @@ fn shown(session: &Session, reading: Reading, names: &Names, paths: (&Paths, &Ha
         let wait = wait.and_then(|at| Wait::ALL.get(at)).copied();
         let text = |(source, number): (&Source, &u64)| match source {
             Source::File => nodes.file(*number),
-            Source::Home => nodes.dataset(*number),
+            Source::Home => match session.home(*number) {
+                Some(name) => name.to_string(),
+                None => nodes.dataset(*number),
+            },
             Source::Process | Source::Dataset => session.text(*number).to_string(),
             source => names.text(plan.event, *source, *number, wait),
         };
