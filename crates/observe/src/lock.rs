@@ -7,7 +7,8 @@
 //!
 //! A site is the place in the source to which a lock belongs, not the lock itself. So the locks of
 //! ten thousand logs are one line. A lock without a named site has that of the code that made it:
-//! its file and line. A site is listed from its first wait on, with the places where threads waited
+//! its file and line; one that the standard library made, as for `Arc::default`, that of its type.
+//! A site is listed from its first wait on, with the places where threads waited
 //! (*callers*).
 //!
 //! # Absent
@@ -38,8 +39,11 @@ fn place_of(at: &'static Location<'static>) -> Place {
     (at.file(), at.line())
 }
 
-/// A place in words: without the folder of all crates.
+/// A place in words: without the folder of all crates. Types are at line 0.
 fn words((file, line): Place) -> String {
+    if line == 0 {
+        return format!("a lock of {file}");
+    }
     format!("{}:{line}", file.strip_prefix("crates/").unwrap_or(file))
 }
 
@@ -142,13 +146,24 @@ enum At {
     Site(&'static Site),
     /// That of the code that made it.
     Made(&'static Location<'static>),
+    /// That of its type, whose name this is.
+    Typed(fn() -> &'static str),
 }
 
 impl At {
+    /// That of a lock of this type, which the code at `made` made.
+    fn of<T: ?Sized>(made: &'static Location<'static>) -> Self {
+        // `/rustc/HASH/library/alloc/src/sync.rs`, or wherever the sources are. Ours are relative.
+        let file = made.file();
+        let is_of_library = file.starts_with('/') && file.contains("/library/");
+        if is_of_library { Self::Typed(std::any::type_name::<T>) } else { Self::Made(made) }
+    }
+
     fn site(self) -> &'static Site {
         let made = match self {
             Self::Site(site) => return site,
             Self::Made(made) => place_of(made),
+            Self::Typed(name) => (name(), 0),
         };
         let mut all = MADE.lock();
         all.get_or_insert_default()
@@ -228,7 +243,8 @@ impl<T: ?Sized> Mutex<T> {
 impl<T: Default> Default for Mutex<T> {
     #[track_caller]
     fn default() -> Self {
-        Self::new(T::default())
+        let inner = parking_lot::Mutex::new(T::default());
+        Self { at: At::of::<T>(Location::caller()), inner }
     }
 }
 
@@ -300,7 +316,8 @@ impl<T: ?Sized> RwLock<T> {
 impl<T: Default> Default for RwLock<T> {
     #[track_caller]
     fn default() -> Self {
-        Self::new(T::default())
+        let inner = parking_lot::RwLock::new(T::default());
+        Self { at: At::of::<T>(Location::caller()), inner }
     }
 }
 

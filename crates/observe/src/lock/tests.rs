@@ -68,3 +68,16 @@ fn waits_are_counted_by_line() {
     let stat = site.stat();
     assert_eq!((stat.wait_ns.count(), stat.callers.len(), *plain.read()), (2, 2, 6));
 }
+
+/// Goal: a lock that the standard library made has the name of its type, so that two types are two
+/// sites.
+#[test]
+fn made_by_the_library() {
+    let (one, other) =
+        (std::sync::Arc::<Mutex<Vec<u8>>>::default(), std::sync::Arc::<RwLock<u64>>::default());
+    assert_eq!(one.at.site().name, "a lock of alloc::vec::Vec<u8>");
+    assert_eq!(other.at.site().name, "a lock of u64");
+    let mut map: HashMap<u8, Mutex<String>> = HashMap::new();
+    let lock = map.entry(1).or_default();
+    assert_eq!(lock.at.site().name, "a lock of alloc::string::String");
+}

@@ -12,6 +12,7 @@ use api::{
 use observe::event::{EVENTS, Event};
 use observe::trace::{self, Buckets, COMMON, Condition, Counted, Plan, Reading, Session, Source, Test};
 use observe::work::Wait;
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::UNIX_EPOCH;
 
@@ -282,21 +283,28 @@ impl Nodes {
     fn of(session: &Session, reading: &Reading, (paths, silent): (&Paths, &HashSet<String>)) -> Self {
         let keys = &session.plan().keys;
         let is_node = |source: &Source| matches!(source, Source::File | Source::Home);
-        let mut numbers: HashSet<u64> = HashSet::new();
+        // How many events are of each.
+        let mut seen: HashMap<u64, u64> = HashMap::new();
         for at in (0..keys.len()).filter(|at| is_node(&keys[*at])) {
-            numbers.extend(reading.groups.groups.keys().filter_map(|keys| keys.get(at)));
-            numbers.extend(reading.events.iter().filter_map(|event| event.values.get(at)));
+            for (keys, counted) in &reading.groups.groups {
+                *seen.entry(keys[at]).or_default() += counted.count;
+            }
+            for event in &reading.events {
+                *seen.entry(event.values[at]).or_default() += 1;
+            }
         }
-        let nodes: HashMap<u64, Node> =
-            numbers.into_iter().map(|number| (number, session.node(number))).collect();
+        let nodes: HashMap<u64, Node> = seen.keys().map(|number| (*number, session.node(*number))).collect();
         let here = |(place, node): Node| observe::work::place(place).and_then(|place| place.dataset(node));
         let datasets: HashMap<u64, (String, Option<u64>)> =
             nodes.iter().filter_map(|(number, node)| Some((*number, here(*node)?))).collect();
         let answers = |number: &u64| datasets.get(number).is_none_or(|(dataset, _)| !is_in(dataset, silent));
-        let wanted = nodes
+        let mut wanted: Vec<(&u64, &Node)> = nodes
             .iter()
-            .filter(|(number, (place, _))| *place != 0 && keys.contains(&Source::File) && answers(number));
-        let found = paths.of(wanted.map(|(_, node)| *node).take(PATHS).collect());
+            .filter(|(number, (place, _))| *place != 0 && keys.contains(&Source::File) && answers(number))
+            .collect();
+        // Those with the most events are printed first.
+        wanted.sort_by_cached_key(|(number, _)| (Reverse(seen.get(*number).copied()), **number));
+        let found = paths.of(wanted.into_iter().map(|(_, node)| *node).take(PATHS).collect());
         let paths =
             nodes.iter().filter_map(|(number, node)| Some((*number, clipped(found.get(node)?)))).collect();
         Self { datasets, paths }
